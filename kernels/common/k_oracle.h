@@ -1,0 +1,65 @@
+/* k_oracle.h -- the sum orders and conversions as plainly as they can be said,
+ * for the oracles. Nothing here is shared with the kernels. */
+#ifndef K_ORACLE_H
+#define K_ORACLE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <strata/kernel.h>
+
+#include "common/k_math.h"
+
+/* One element of a stored matrix. */
+static inline float ko_element(const stk_matrix *m, int64_t row, int64_t col) {
+  size_t at = (size_t)row * (size_t)m->n_cols + (size_t)col;
+  const uint8_t *p = (const uint8_t *)m->data + at * stk_dtype_bytes(m->dtype);
+  if (m->dtype == STK_F32) {
+    float x;
+    memcpy(&x, p, 4);
+    return x;
+  }
+  unsigned h = (unsigned)p[0] | (unsigned)p[1] << 8;
+  return m->dtype == STK_BF16 ? ks_from_bf16(h) : ks_from_half(h);
+}
+
+/* tree32 over products a[e] * b[e] (b NULL: over a). */
+static inline float ko_tree32(const float *a, const float *b, int64_t n) {
+  float lane[32] = {0};
+  for (int64_t group = 0; group * 128 < n; ++group)
+    for (int l = 0; l < 32; ++l) {
+      float s[4];
+      for (int step = 0; step < 4; ++step) {
+        int64_t e = group * 128 + step * 32 + l;
+        s[step] = e < n ? (b ? a[e] * b[e] : a[e]) : 0.0f;
+      }
+      float sum = (s[0] + s[1]) + (s[2] + s[3]);
+      lane[l] = group ? lane[l] + sum : sum;
+    }
+  for (int half = 16; half; half /= 2)
+    for (int l = 0; l < half; ++l) lane[l] = lane[l] + lane[l + half];
+  return lane[0];
+}
+
+/* seg256: the dot product of row `row` of w with x. */
+static inline float ko_seg256(const stk_matrix *w, int64_t row, const float *x) {
+  float total = 0.0f;
+  for (int64_t begin = 0; begin < w->n_cols; begin += 256) {
+    float sum = 0.0f;
+    for (int64_t k = begin; k < begin + 256 && k < w->n_cols; ++k)
+      sum = fmaf(ko_element(w, row, k), x[k], sum);
+    total = begin ? total + sum : sum;
+  }
+  return total;
+}
+
+/* y = (x * inv) * gain with inv = rsqrt(tree32(x^2) * (1/n) + eps); returns the
+ * mean of squares. */
+static inline float ko_rms_norm(const float *x, const float *gain, float eps, int64_t n, float *y) {
+  float mean_square = ko_tree32(x, x, n) * (1.0f / (float)n);
+  float inv = ks_rsqrt(mean_square + eps);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] * inv) * gain[i];
+  return mean_square;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* k_simd.h -- vectors of f32 lanes, one text for every CPU level.
+ *
+ * A kernel is written once over the type vf (VW lanes) and is built for each
+ * level its first comment names; which branch below is taken follows from the
+ * compile flags alone. The level called scalar has VW = 1, so the same text is
+ * the portable kernel.
+ *
+ *   level    VW  type
+ *   scalar    1  float
+ *   avx2      8  __m256
+ *   avx512   16  __m512
+ *
+ * Every operation is one IEEE-754 binary32 operation a lane, round to nearest
+ * even. vf_fma(a, b, c) is a * b + c with one rounding. Comparisons with a NaN
+ * are false. vf_select(m, a, b) is a where m holds, else b. Another level adds
+ * its branch here and its row in src/os/st_cpu_levels.inc. */
+#ifndef K_SIMD_H
+#define K_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* Before a loop of a few fixed steps whose vectors must stay in registers. */
+#define K_UNROLL _Pragma("GCC unroll 32")
+#define K_INLINE static inline __attribute__((always_inline, unused))
+
+#if defined(STK_LEVEL_avx512)
+
+#include <immintrin.h>
+#define VW 16
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __mmask16 vm;
+K_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+K_INLINE void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+K_INLINE vf vf_set1(float a) { return _mm512_set1_ps(a); }
+K_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+K_INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+K_INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+K_INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+K_INLINE vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+K_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+K_INLINE vm vf_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+K_INLINE vm vf_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+K_INLINE vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
+K_INLINE vi vi_set1(int32_t a) { return _mm512_set1_epi32(a); }
+K_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+K_INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
+K_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+#define vi_sll(a, n) _mm512_slli_epi32((a), (n))
+#define vi_sra(a, n) _mm512_srai_epi32((a), (n))
+K_INLINE vi vf_bits(vf a) { return _mm512_castps_si512(a); }
+K_INLINE vf vi_float(vi a) { return _mm512_castsi512_ps(a); }
+K_INLINE vf vi_convert(vi a) { return _mm512_cvtepi32_ps(a); }
+
+#elif defined(STK_LEVEL_avx2)
+
+#include <immintrin.h>
+#define VW 8
+typedef __m256 vf;
+typedef __m256i vi;
+typedef __m256 vm;
+K_INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+K_INLINE void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+K_INLINE vf vf_set1(float a) { return _mm256_set1_ps(a); }
+K_INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+K_INLINE vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+K_INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+K_INLINE vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+K_INLINE vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
+K_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+K_INLINE vm vf_lt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+K_INLINE vm vf_ge(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
+K_INLINE vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m); }
+K_INLINE vi vi_set1(int32_t a) { return _mm256_set1_epi32(a); }
+K_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+K_INLINE vi vi_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
+K_INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
+#define vi_sll(a, n) _mm256_slli_epi32((a), (n))
+#define vi_sra(a, n) _mm256_srai_epi32((a), (n))
+K_INLINE vi vf_bits(vf a) { return _mm256_castps_si256(a); }
+K_INLINE vf vi_float(vi a) { return _mm256_castsi256_ps(a); }
+K_INLINE vf vi_convert(vi a) { return _mm256_cvtepi32_ps(a); }
+
+#elif defined(STK_LEVEL_scalar)
+
+#define VW 1
+typedef float vf;
+typedef int32_t vi;
+typedef int vm;
+K_INLINE vf vf_load(const float *p) { return *p; }
+K_INLINE void vf_store(float *p, vf a) { *p = a; }
+K_INLINE vf vf_set1(float a) { return a; }
+K_INLINE vf vf_add(vf a, vf b) { return a + b; }
+K_INLINE vf vf_sub(vf a, vf b) { return a - b; }
+K_INLINE vf vf_mul(vf a, vf b) { return a * b; }
+K_INLINE vf vf_div(vf a, vf b) { return a / b; }
+K_INLINE vf vf_sqrt(vf a) { return __builtin_sqrtf(a); }
+K_INLINE vf vf_fma(vf a, vf b, vf c) { return __builtin_fmaf(a, b, c); }
+K_INLINE vm vf_lt(vf a, vf b) { return a < b; }
+K_INLINE vm vf_ge(vf a, vf b) { return a >= b; }
+K_INLINE vf vf_select(vm m, vf a, vf b) { return m ? a : b; }
+K_INLINE vi vi_set1(int32_t a) { return a; }
+K_INLINE vi vi_add(vi a, vi b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+K_INLINE vi vi_sub(vi a, vi b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
+K_INLINE vi vi_and(vi a, vi b) { return a & b; }
+#define vi_sll(a, n) ((int32_t)((uint32_t)(a) << (n)))
+#define vi_sra(a, n) ((a) >> (n))
+K_INLINE vi vf_bits(vf a) {
+  vi b;
+  memcpy(&b, &a, 4);
+  return b;
+}
+K_INLINE vf vi_float(vi a) {
+  vf b;
+  memcpy(&b, &a, 4);
+  return b;
+}
+K_INLINE vf vi_convert(vi a) { return (float)a; }
+
+#else
+#error "the Makefile names the CPU level with -DSTK_LEVEL_<level>"
+#endif
+
+K_INLINE vf vf_zero(void) { return vf_set1(0.0f); }
+/* The larger one; b when they are equal or when one is a NaN. */
+K_INLINE vf vf_max(vf a, vf b) { return vf_select(vf_lt(b, a), a, b); }
+
+#endif

@@ -1,0 +1,81 @@
+/* k_tree.h -- the sum order tree32: sums along a head or a row.
+ *
+ * Element e belongs to lane e mod 32 and step e div 32. In a lane, four steps
+ * at a time are added as (s0 + s1) + (s2 + s3), missing elements being +0, and
+ * these groups are added in ascending order, starting from the first. Then the
+ * 32 lanes are combined by halves: l += l^16, l^8, l^4, l^2, l^1. An empty sum
+ * is +0. Products are rounded one by one. */
+#ifndef K_TREE_H
+#define K_TREE_H
+
+#include "common/k_simd.h"
+
+enum { K_TREE_VECTORS = 32 / VW };
+
+/* The 32 lanes of a tree sum, as vectors. */
+typedef struct k_lanes {
+  vf v[K_TREE_VECTORS];
+} k_lanes;
+
+/* Sum of the 32 lanes by halves. */
+K_INLINE float k_lanes_sum(k_lanes a) {
+#if defined(STK_LEVEL_avx512)
+  __m512 v = _mm512_add_ps(a.v[0], a.v[1]);
+  __m256 y = _mm256_add_ps(_mm512_castps512_ps256(v),
+                           _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1)));
+#elif defined(STK_LEVEL_avx2)
+  __m256 y = _mm256_add_ps(_mm256_add_ps(a.v[0], a.v[2]), _mm256_add_ps(a.v[1], a.v[3]));
+#endif
+#if defined(STK_LEVEL_avx512) || defined(STK_LEVEL_avx2)
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  x = _mm_add_ss(x, _mm_movehdup_ps(x));
+  return _mm_cvtss_f32(x);
+#else
+  float lane[32];
+  for (int i = 0; i < K_TREE_VECTORS; ++i) vf_store(lane + i * VW, a.v[i]);
+  for (int half = 16; half; half /= 2)
+    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+  return lane[0];
+#endif
+}
+
+/* The lanes of sum_e a[e] * b[e], n elements. */
+K_INLINE k_lanes k_dot_lanes(const float *a, const float *b, int64_t n) {
+  k_lanes total;
+  for (int i = 0; i < K_TREE_VECTORS; ++i) total.v[i] = vf_zero();
+  int64_t e = 0;
+  for (; e + 128 <= n; e += 128)
+    for (int i = 0; i < K_TREE_VECTORS; ++i) {
+      const float *p = a + e + i * VW, *q = b + e + i * VW;
+      vf s0 = vf_mul(vf_load(p), vf_load(q)), s1 = vf_mul(vf_load(p + 32), vf_load(q + 32));
+      vf s2 = vf_mul(vf_load(p + 64), vf_load(q + 64)), s3 = vf_mul(vf_load(p + 96), vf_load(q + 96));
+      vf group = vf_add(vf_add(s0, s1), vf_add(s2, s3));
+      total.v[i] = e ? vf_add(total.v[i], group) : group;
+    }
+  if (e < n) {
+    /* The last group with its missing elements: their products are +0. */
+    float product[128] = {0};
+    for (int64_t j = 0; e + j < n; ++j) product[j] = a[e + j] * b[e + j];
+    for (int i = 0; i < K_TREE_VECTORS; ++i) {
+      const float *p = product + i * VW;
+      vf group = vf_add(vf_add(vf_load(p), vf_load(p + 32)),
+                        vf_add(vf_load(p + 64), vf_load(p + 96)));
+      total.v[i] = e ? vf_add(total.v[i], group) : group;
+    }
+  }
+  return total;
+}
+
+K_INLINE float k_dot(const float *a, const float *b, int64_t n) {
+  return k_lanes_sum(k_dot_lanes(a, b, n));
+}
+
+/* The tree sum of 32 values: one step, so each lane is (s + 0) + (0 + 0). */
+K_INLINE float k_sum32(const float *a) {
+  k_lanes lanes;
+  for (int i = 0; i < K_TREE_VECTORS; ++i) lanes.v[i] = vf_add(vf_load(a + i * VW), vf_zero());
+  return k_lanes_sum(lanes);
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* gdn_post: shapes, operation counts and test cases. */
+#include "gdn_post/gdn_post.h"
+
+static const char *check(const void *args) {
+  const stk_gdn_post_args *a = args;
+  if (a->n_tokens < 1 || a->v_heads < 1 || a->v_dim < 1)
+    return "gdn_post: n_tokens, v_heads, v_dim: at least 1 expected";
+  return NULL;
+}
+
+static int32_t tensors(void *args, stk_tensor *tensors) {
+  stk_gdn_post_args *a = args;
+  size_t n = (size_t)a->n_tokens * (size_t)a->v_heads * (size_t)a->v_dim;
+  tensors[0] = STK_TENSOR("o", a->o, n, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
+  tensors[1] = STK_TENSOR("z", a->z, n, STK_F32, STK_IN, STK_FILL_UNIFORM, -9, 9);
+  tensors[2] = STK_TENSOR("gain", a->gain, a->v_dim, STK_F32, STK_IN, STK_FILL_UNIFORM, 0, 2);
+  tensors[3] = STK_TENSOR("y", a->y, n, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  return 4;
+}
+
+static void work(const void *args, stk_work *w) {
+  const stk_gdn_post_args *a = args;
+  double elems = (double)a->n_tokens * a->v_heads * a->v_dim;
+  w->flops += 37.0 * elems; /* two for the norm, three products, a sigmoid of 32 */
+  w->io_bytes += 12.0 * elems;
+}
+
+static const stk_gdn_post_args cases[] = {
+    {.n_tokens = 5, .v_heads = 6, .v_dim = 128, .eps = 1e-6f},
+    {.n_tokens = 1, .v_heads = 48, .v_dim = 128, .eps = 1e-6f},
+    {.n_tokens = 3, .v_heads = 1, .v_dim = 96, .eps = 1e-5f},
+};
+
+STK_OP(gdn_post, STK_GDN_POST_CONTRACT, stk_gdn_post_args, NULL);

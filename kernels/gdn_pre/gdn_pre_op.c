@@ -1,0 +1,56 @@
+/* gdn_pre: shapes, operation counts and test cases. */
+#include "gdn_pre/gdn_pre.h"
+
+static const char *check(const void *args) {
+  const stk_gdn_pre_args *a = args;
+  if (a->n_tokens < 1) return "gdn_pre: n_tokens: at least 1 expected";
+  if (a->k_heads < 1 || a->v_heads < 1 || a->v_heads % a->k_heads)
+    return "gdn_pre: v_heads: a multiple of k_heads expected";
+  if (a->k_dim < 32 || a->k_dim % 32 || a->v_dim < 32 || a->v_dim % 32)
+    return "gdn_pre: k_dim, v_dim: multiples of 32 expected";
+  if (a->n_taps < 2 || a->n_taps > STK_CONV_TAPS_MAX) return "gdn_pre: n_taps: 2 to 16 expected";
+  return NULL;
+}
+
+static int32_t tensors(void *args, stk_tensor *tensors) {
+  stk_gdn_pre_args *a = args;
+  size_t T = (size_t)a->n_tokens, hk = (size_t)a->k_heads, hv = (size_t)a->v_heads;
+  size_t dk = (size_t)a->k_dim, dv = (size_t)a->v_dim, taps = (size_t)a->n_taps;
+  size_t channels = 2 * hk * dk + hv * dv;
+  int32_t n = 0;
+  tensors[n++] = STK_TENSOR("qkv", a->qkv, T * channels, STK_F32, STK_IN, STK_FILL_UNIFORM, -3, 3);
+  tensors[n++] = STK_TENSOR("ab", a->ab, T * 2 * hv, STK_F32, STK_IN, STK_FILL_UNIFORM, -6, 6);
+  tensors[n++] =
+      STK_TENSOR("conv_w", a->conv_w, channels * taps, STK_F32, STK_IN, STK_FILL_UNIFORM, -1, 1);
+  tensors[n++] = STK_TENSOR("a_log", a->a_log, hv, STK_F32, STK_IN, STK_FILL_UNIFORM, -6, 2);
+  tensors[n++] = STK_TENSOR("dt_bias", a->dt_bias, hv, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 19);
+  tensors[n++] = STK_TENSOR("history", a->history, (taps - 1) * channels, STK_F32, STK_INOUT,
+                            STK_FILL_UNIFORM, -3, 3);
+  tensors[n++] = STK_TENSOR("qn", a->qn, T * hk * dk, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("kn", a->kn, T * hk * dk, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("vc", a->vc, T * hv * dv, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("gb", a->gb, T * hv * 2, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("kq", a->kq, T * hk, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  return n;
+}
+
+static void work(const void *args, stk_work *w) {
+  const stk_gdn_pre_args *a = args;
+  double qk = 2.0 * a->k_heads * a->k_dim, channels = qk + (double)a->v_heads * a->v_dim;
+  /* A silu is about 36 operations; norms and kq are five a q or k element. */
+  w->flops += a->n_tokens * (channels * (2.0 * a->n_taps + 36.0) + 5.0 * qk);
+  w->weight_bytes += 4.0 * channels * a->n_taps;
+  w->state_bytes += 8.0 * channels * (a->n_taps - 1);
+  w->io_bytes += a->n_tokens * 8.0 * channels;
+}
+
+#define CASE(T, hk, hv, dk, dv, taps) \
+  {.n_tokens = T, .k_heads = hk, .v_heads = hv, .k_dim = dk, .v_dim = dv, .n_taps = taps}
+
+static const stk_gdn_pre_args cases[] = {
+    CASE(1, 2, 6, 128, 128, 4), CASE(2, 2, 6, 128, 128, 4), CASE(3, 1, 1, 32, 64, 4),
+    CASE(37, 3, 9, 128, 128, 4), CASE(5, 2, 4, 96, 32, 2), CASE(4, 1, 2, 64, 160, 7),
+    CASE(3, 16, 48, 128, 128, 4),
+};
+
+STK_OP(gdn_pre, STK_GDN_PRE_CONTRACT, stk_gdn_pre_args, NULL);

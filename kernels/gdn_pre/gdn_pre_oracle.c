@@ -1,0 +1,67 @@
+/* gdn_pre, the oracle: history and window are read through one function, and
+ * every channel is convolved by itself. */
+#include "common/k_oracle.h"
+#include "gdn_pre/gdn_pre.h"
+
+static int64_t n_channels(const stk_gdn_pre_args *a) {
+  return 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
+}
+
+/* Raw value of channel c at window token t; t < 0 is in the history. */
+static float raw(const stk_gdn_pre_args *a, int64_t t, int64_t c) {
+  int64_t channels = n_channels(a);
+  return t < 0 ? a->history[(a->n_taps - 1 + t) * channels + c] : a->qkv[t * channels + c];
+}
+
+static float conv(const stk_gdn_pre_args *a, int64_t t, int64_t c) {
+  const float *w = a->conv_w + c * a->n_taps;
+  float y = w[0] * raw(a, t - a->n_taps + 1, c);
+  for (int64_t j = 1; j < a->n_taps; ++j) y = fmaf(w[j], raw(a, t - a->n_taps + 1 + j, c), y);
+  return ks_silu(y);
+}
+
+static void key_head(const stk_gdn_pre_args *a, int64_t t, int64_t h) {
+  const int64_t dim = a->k_dim;
+  float *q = a->qn + (t * a->k_heads + h) * dim, *k = a->kn + (t * a->k_heads + h) * dim;
+  for (int64_t i = 0; i < dim; ++i) {
+    q[i] = conv(a, t, h * dim + i);
+    k[i] = conv(a, t, (a->k_heads + h) * dim + i);
+  }
+  float scale = (float)(1.0 / sqrt((double)dim));
+  float inv_q = ks_rsqrt(ko_tree32(q, q, dim) + 1e-6f) * scale;
+  float inv_k = ks_rsqrt(ko_tree32(k, k, dim) + 1e-6f);
+  for (int64_t i = 0; i < dim; ++i) {
+    q[i] = q[i] * inv_q;
+    k[i] = k[i] * inv_k;
+  }
+  a->kq[t * a->k_heads + h] = ko_tree32(k, q, dim);
+}
+
+static void value_head(const stk_gdn_pre_args *a, int64_t t, int64_t h) {
+  for (int64_t j = 0; j < a->v_dim; ++j)
+    a->vc[(t * a->v_heads + h) * a->v_dim + j] =
+        conv(a, t, 2 * (int64_t)a->k_heads * a->k_dim + h * a->v_dim + j);
+  const float *ab = a->ab + t * 2 * a->v_heads;
+  float g = -ks_exp(a->a_log[h]) * ks_softplus(ab[h] + a->dt_bias[h]);
+  a->gb[(t * a->v_heads + h) * 2] = ks_exp(g);
+  a->gb[(t * a->v_heads + h) * 2 + 1] = ks_sigmoid(ab[a->v_heads + h]);
+}
+
+static void run(const void *args, int32_t part, int32_t n_parts) {
+  const stk_gdn_pre_args *a = args;
+  (void)n_parts;
+  if (part != 0) return;
+  for (int64_t t = 0; t < a->n_tokens; ++t) {
+    for (int64_t h = 0; h < a->k_heads; ++h) key_head(a, t, h);
+    for (int64_t h = 0; h < a->v_heads; ++h) value_head(a, t, h);
+  }
+  int64_t channels = n_channels(a);
+  for (int64_t c = 0; c < channels; ++c) {
+    float next[STK_CONV_TAPS_MAX];
+    for (int64_t j = 0; j < a->n_taps - 1; ++j)
+      next[j] = raw(a, a->n_tokens - (a->n_taps - 1) + j, c);
+    for (int64_t j = 0; j < a->n_taps - 1; ++j) a->history[j * channels + c] = next[j];
+  }
+}
+
+STK_KERNEL(gdn_pre, oracle, "scalar", STK_GDN_PRE_CONTRACT, stk_gdn_pre_args, STK_EXACT, run);

@@ -1,0 +1,65 @@
+/* moe_down: shapes, operation counts and test cases. */
+#include "moe_down/moe_down.h"
+
+static const char *check(const void *args) {
+  const stk_moe_down_args *a = args;
+  if (a->n_tokens < 1 || a->hidden < 1 || a->expert_ff < 1 || a->shared_ff < 1)
+    return "moe_down: n_tokens, hidden, expert_ff, shared_ff: at least 1 expected";
+  if (a->n_used < 1 || a->n_used > a->n_experts) return "moe_down: n_used: 1 to n_experts expected";
+  return NULL;
+}
+
+static int32_t tensors(void *args, stk_tensor *tensors) {
+  stk_moe_down_args *a = args;
+  size_t T = (size_t)a->n_tokens, E = (size_t)a->n_experts, k = (size_t)a->n_used;
+  size_t H = (size_t)a->hidden, F = (size_t)a->expert_ff, Fs = (size_t)a->shared_ff;
+  int32_t n = 0;
+  tensors[n++] = STK_TENSOR("h", a->h, T * k * F, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
+  tensors[n++] = STK_TENSOR("h_shared", a->h_shared, T * Fs, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
+  tensors[n++] = STK_TENSOR("weight", a->weight, T * k, STK_F32, STK_IN, STK_FILL_UNIFORM, 0, 1);
+  tensors[n++] = STK_TENSOR("shared", a->shared, T, STK_F32, STK_IN, STK_FILL_UNIFORM, 0, 1);
+  tensors[n++] = STK_TENSOR("weights", a->test_data, (E * F + Fs) * H, a->dtype, STK_IN,
+                            STK_FILL_UNIFORM, -1, 1);
+  tensors[n++] = STK_TENSOR("down", a->down, (E + 1) * sizeof *a->down, STK_U8, STK_IN,
+                            STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("expert", a->expert, T * k, STK_I32, STK_IN, STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("y", a->y, T * H, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  return n;
+}
+
+static void prepare(void *args, uint64_t seed) {
+  stk_moe_down_args *a = args;
+  const uint8_t *data = a->test_data;
+  for (int32_t e = 0; e <= a->n_experts; ++e) {
+    int32_t ff = e < a->n_experts ? a->expert_ff : a->shared_ff;
+    ((stk_matrix *)(uintptr_t)a->down)[e] = (stk_matrix){data, a->dtype, a->hidden, ff};
+    data += (size_t)ff * (size_t)a->hidden * stk_dtype_bytes(a->dtype);
+  }
+  for (int32_t t = 0; t < a->n_tokens; ++t)
+    for (int32_t i = 0; i < a->n_used; ++i) {
+      uint64_t first = ((uint64_t)t * 7 + seed) % (uint64_t)(a->n_experts - a->n_used + 1) / 2;
+      ((int32_t *)(uintptr_t)a->expert)[t * a->n_used + i] = (int32_t)first + i;
+    }
+}
+
+static void work(const void *args, stk_work *w) {
+  const stk_moe_down_args *a = args;
+  double one = (double)a->expert_ff * a->hidden, shared = (double)a->shared_ff * a->hidden;
+  double most = (double)a->n_tokens * a->n_used;
+  w->flops += 2.0 * a->n_tokens * (a->n_used * (one + a->hidden) + shared + a->hidden);
+  w->weight_bytes += ((most < a->n_experts ? most : a->n_experts) * one + shared) *
+                     (double)stk_dtype_bytes(a->down ? a->down->dtype : a->dtype);
+  w->io_bytes += 4.0 * a->n_tokens * (a->hidden + (double)a->n_used * a->expert_ff + a->shared_ff);
+}
+
+#define CASE(T, E, k, h, f, fs, type)                                                      \
+  {.n_tokens = T, .n_experts = E, .n_used = k, .hidden = h, .expert_ff = f, .shared_ff = fs, \
+   .dtype = type}
+
+static const stk_moe_down_args cases[] = {
+    CASE(1, 16, 4, 256, 32, 64, STK_BF16), CASE(40, 6, 2, 256, 32, 64, STK_BF16),
+    CASE(150, 3, 1, 75, 300, 5, STK_F16),  CASE(3, 5, 5, 33, 7, 70, STK_F32),
+    CASE(1, 4, 2, 130, 600, 33, STK_F32),
+};
+
+STK_OP(moe_down, STK_MOE_DOWN_CONTRACT, stk_moe_down_args, prepare);
