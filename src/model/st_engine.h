@@ -1,0 +1,15 @@
+/* The engine: threads and the kernels chosen for this CPU. */
+#ifndef ST_ENGINE_H
+#define ST_ENGINE_H
+
+#include "device/cpu/st_pool.h"
+#include "kreg/st_kreg.h"
+
+struct strata_engine {
+  st_pool *pool;
+  st_cpu_level level;
+  st_kernel_set kernels;
+  int64_t program_bytes; /* physical memory when the engine was made: code, heap, stacks */
+};
+
+#endif
