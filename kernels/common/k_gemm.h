@@ -165,9 +165,9 @@ K_INLINE void k_gemv_block(const stk_matrix *w, stk_dtype dtype, const float *x,
       rows[b][i] = (const uint8_t *)w->data + (size_t)(row0 + r) * row_bytes;
     }
   /* A chunk touches one line in each of many rows, which the hardware does not
-   * see coming. Short rows: ask for the same line of the next group of rows.
-   * Long ones: for a line further on in the row. */
-  const size_t ahead = row_bytes <= 4096 ? K_GEMV_ROWS * row_bytes : 1024;
+   * see coming: ask for what is 512 bytes further on in each row, and past its
+   * end in the row of the next group. */
+  const size_t distance = row_bytes < 512 ? row_bytes : 512;
   const int chunk = k_chunk(dtype);
   vf total[K_GEMV_BLOCKS];
   for (int b = 0; b < n_blocks; ++b) total[b] = vf_zero();
@@ -179,8 +179,9 @@ K_INLINE void k_gemv_block(const stk_matrix *w, stk_dtype dtype, const float *x,
     for (; k + chunk <= end; k += chunk)
       for (int b = 0; b < n_blocks; ++b) {
         vf acc = sum[b];
-        K_UNROLL for (int i = 0; i < VW; ++i)
-          __builtin_prefetch(rows[b][i] + (size_t)k * elem + ahead);
+        size_t ahead = (size_t)k * elem + distance;
+        if (ahead >= row_bytes) ahead += (K_GEMV_ROWS - 1) * row_bytes;
+        K_UNROLL for (int i = 0; i < VW; ++i) __builtin_prefetch(rows[b][i] + ahead, 0, 2);
 #define K_ROW(i) (rows[b][i] + (size_t)k * elem)
 #define K_USE(j, column) acc = vf_fma((column), vf_set1(x[k + (j)]), acc)
         K_FOR_COLUMNS(K_ROW, dtype, K_USE);

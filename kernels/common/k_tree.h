@@ -40,13 +40,54 @@ K_INLINE float k_lanes_sum(k_lanes a) {
 #endif
 }
 
+/* The first halvings, down to one vector. */
+K_INLINE vf k_lanes_fold(k_lanes a) {
+  K_UNROLL for (int half = K_TREE_VECTORS / 2; half; half /= 2)
+    K_UNROLL for (int i = 0; i < half; ++i) a.v[i] = vf_add(a.v[i], a.v[i + half]);
+  return a.v[0];
+}
+
+/* Lane i of the result is the sum by halves of the lanes of v[i]: VW sums for
+ * little more than the work of three. */
+K_INLINE vf k_sum_each(vf v[VW]) {
+#if defined(STK_LEVEL_avx512)
+  vf a[8], b[4], c[2];
+  K_UNROLL for (int i = 0; i < 8; ++i)
+    a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[2 * i], v[2 * i + 1], 0x44),
+                         _mm512_shuffle_f32x4(v[2 * i], v[2 * i + 1], 0xee));
+  K_UNROLL for (int i = 0; i < 4; ++i)
+    b[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x88),
+                         _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xdd));
+  K_UNROLL for (int i = 0; i < 2; ++i)
+    c[i] = _mm512_add_ps(_mm512_shuffle_ps(b[2 * i], b[2 * i + 1], 0x44),
+                         _mm512_shuffle_ps(b[2 * i], b[2 * i + 1], 0xee));
+  vf sums = _mm512_add_ps(_mm512_shuffle_ps(c[0], c[1], 0x88), _mm512_shuffle_ps(c[0], c[1], 0xdd));
+  /* 128-bit lane L holds the sums 4e + L, e = 0 .. 3. */
+  return _mm512_permutexvar_ps(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums);
+#elif defined(STK_LEVEL_avx2)
+  vf a[4], b[2];
+  K_UNROLL for (int i = 0; i < 4; ++i)
+    a[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[2 * i], v[2 * i + 1], 0x20),
+                         _mm256_permute2f128_ps(v[2 * i], v[2 * i + 1], 0x31));
+  K_UNROLL for (int i = 0; i < 2; ++i)
+    b[i] = _mm256_add_ps(_mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0x44),
+                         _mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0xee));
+  vf sums = _mm256_add_ps(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
+  /* 128-bit lane L holds the sums 2e + L, e = 0 .. 3. */
+  return _mm256_permutevar8x32_ps(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+#else
+  return v[0];
+#endif
+}
+
 /* The lanes of sum_e a[e] * b[e], n elements. */
 K_INLINE k_lanes k_dot_lanes(const float *a, const float *b, int64_t n) {
   k_lanes total;
-  for (int i = 0; i < K_TREE_VECTORS; ++i) total.v[i] = vf_zero();
+  K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i) total.v[i] = vf_zero();
   int64_t e = 0;
   for (; e + 128 <= n; e += 128)
-    for (int i = 0; i < K_TREE_VECTORS; ++i) {
+    K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i) {
       const float *p = a + e + i * VW, *q = b + e + i * VW;
       vf s0 = vf_mul(vf_load(p), vf_load(q)), s1 = vf_mul(vf_load(p + 32), vf_load(q + 32));
       vf s2 = vf_mul(vf_load(p + 64), vf_load(q + 64)), s3 = vf_mul(vf_load(p + 96), vf_load(q + 96));
@@ -57,7 +98,7 @@ K_INLINE k_lanes k_dot_lanes(const float *a, const float *b, int64_t n) {
     /* The last group with its missing elements: their products are +0. */
     float product[128] = {0};
     for (int64_t j = 0; e + j < n; ++j) product[j] = a[e + j] * b[e + j];
-    for (int i = 0; i < K_TREE_VECTORS; ++i) {
+    K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i) {
       const float *p = product + i * VW;
       vf group = vf_add(vf_add(vf_load(p), vf_load(p + 32)),
                         vf_add(vf_load(p + 64), vf_load(p + 96)));
@@ -74,7 +115,7 @@ K_INLINE float k_dot(const float *a, const float *b, int64_t n) {
 /* The tree sum of 32 values: one step, so each lane is (s + 0) + (0 + 0). */
 K_INLINE float k_sum32(const float *a) {
   k_lanes lanes;
-  for (int i = 0; i < K_TREE_VECTORS; ++i) lanes.v[i] = vf_add(vf_load(a + i * VW), vf_zero());
+  K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i) lanes.v[i] = vf_add(vf_load(a + i * VW), vf_zero());
   return k_lanes_sum(lanes);
 }
 

@@ -33,13 +33,28 @@ typedef struct tile {
 
 static float larger(float a, float b) { return b < a ? a : b; }
 
+/* score[i] = (q . k_i) * scale for the tile's cells, VW at a time; where there
+ * are fewer, the last one is repeated. dim is a constant where it is common. */
+K_INLINE void tile_scores(const float *q, int64_t dim, float scale, const tile *cells,
+                          float score[STK_ATTN_TILE]) {
+  for (int i = 0; i < cells->n; i += VW) {
+    vf dots[VW];
+    K_UNROLL for (int j = 0; j < VW; ++j) {
+      int cell = i + j < cells->n ? i + j : cells->n - 1;
+      dots[j] = k_lanes_fold(k_dot_lanes(q, cells->k[cell], dim));
+    }
+    vf_store(score + i, vf_mul(k_sum_each(dots), vf_set1(scale)));
+  }
+}
+
 /* e[h][i] = exp(score - m), +0 past the tile's end; updates m and l, and gives
  * the factor for what was accumulated before (first: not used). */
 K_INLINE void tile_weights(const float *q, int64_t dim, int n_heads, float scale, const tile *cells,
                            int first, soft *s, float e[HEADS][STK_ATTN_TILE], float factor[HEADS]) {
   for (int h = 0; h < n_heads; ++h) {
     float *score = e[h];
-    for (int i = 0; i < cells->n; ++i) score[i] = k_dot(q + h * dim, cells->k[i], dim) * scale;
+    if (dim == 256) tile_scores(q + h * 256, 256, scale, cells, score);
+    else tile_scores(q + h * dim, dim, scale, cells, score);
     float m = first ? score[0] : s->m[h];
     for (int i = 0; i < cells->n; ++i) m = larger(m, score[i]);
     for (int i = cells->n; i < STK_ATTN_TILE; ++i) score[i] = m;
