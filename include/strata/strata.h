@@ -175,9 +175,10 @@ typedef struct strata_feed_options {
   bool all_logits; /* compute the logits of every position, not just the last */
   /* Called after each window, or with all_logits after each run of positions in
    * it, with the logits of positions pos .. pos + n - 1,
-   * [n][vocab_size] f32 (all_logits), else with n = 0 and logits NULL. A
-   * return of false stops after this window with CANCELLED; the session then
-   * holds the windows done so far. borrows logits until it returns. */
+   * [n][vocab_size] f32 (all_logits), else with n = 0, logits NULL and pos the
+   * number of tokens seen. A return of false stops after this window with
+   * CANCELLED (also after the last one); the session then holds the windows
+   * done so far. borrows logits until it returns. */
   bool (*on_window)(void *user, int32_t pos, int32_t n, const float *logits);
   void *user;
 } strata_feed_options;

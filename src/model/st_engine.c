@@ -41,7 +41,7 @@ strata_status strata_engine_new(const strata_engine_options *options, strata_eng
   st_kernel_set_choose(&engine->kernels, engine->level);
   int32_t n_threads = options && options->n_threads ? options->n_threads : st_cpu_count();
   ST_TRY_OUT(st_pool_new(n_threads, &engine->pool, err));
-  engine->program_bytes = st_process_resident_bytes();
+  engine->code_bytes = st_process_file_bytes();
   *out = engine;
   engine = NULL;
 out:

@@ -9,7 +9,7 @@ struct strata_engine {
   st_pool *pool;
   st_cpu_level level;
   st_kernel_set kernels;
-  int64_t program_bytes; /* physical memory when the engine was made: code, heap, stacks */
+  int64_t code_bytes; /* physical memory of code and libraries when the engine was made */
 };
 
 #endif

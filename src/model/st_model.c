@@ -8,6 +8,7 @@
 #include "core/st_mem.h"
 #include "model/qwen4_exp/qwen4_rope.h"
 #include "model/qwen4_exp/qwen4_step.h"
+#include "os/st_process.h"
 
 __attribute__((format(printf, 3, 4))) static void line(strata_model *m, const char *name, const char *format, ...) {
   if (m->n_lines == ST_MODEL_LINES_MAX) return;
@@ -56,7 +57,10 @@ strata_status strata_model_open(strata_engine *engine, const char *path, strata_
   strata_status status = STRATA_OK;
   void *memory = NULL;
   strata_model *m = NULL;
+  size_t path_bytes = strlen(path);
   *out = NULL;
+  if (path_bytes > 5 && strcmp(path + path_bytes - 5, ".gguf") == 0)
+    ST_FAIL(err, UNSUPPORTED, "%s: GGUF: a Hugging Face directory expected", path);
   ST_TRY(st_calloc(&memory, 1, sizeof *m, "the model", err));
   m = memory;
   m->engine = engine;
@@ -89,6 +93,10 @@ void strata_model_close(strata_model **model) {
 uint64_t st_model_fingerprint(strata_model *m) {
   if (!m->fingerprint) m->fingerprint = qwen4_weights_fingerprint(m->tensors);
   return m->fingerprint;
+}
+
+int64_t st_model_program_bytes(const strata_model *m) {
+  return m->engine->code_bytes + st_process_anonymous_bytes() - m->weights.widened_bytes;
 }
 
 void strata_model_get_info(const strata_model *m, strata_model_info *info) {
@@ -149,8 +157,6 @@ strata_status strata_model_plan(const strata_model *m, const strata_session_opti
   qwen4_scratch_plan(c, window, n_tokens, &scratch_bytes, &score_bytes);
   plan_row(plan, "scratch", scratch_bytes);
   plan_row(plan, "block scores", score_bytes);
-  /* Code, libraries, heap and stacks: measured before anything was loaded, since
-   * no table can know them. */
-  plan_row(plan, "program", m->engine->program_bytes);
+  plan_row(plan, "program", m->program_bytes ? m->program_bytes : st_model_program_bytes(m));
   return STRATA_OK;
 }

@@ -14,6 +14,7 @@ struct strata_model {
   qwen4_weights weights;
   float *inv_freq; /* [rotary_dim / 2] */
   uint64_t fingerprint; /* of the weights; 0 until first asked for */
+  int64_t program_bytes; /* st_model_program_bytes before the first session; 0 until then */
   char dtypes[128];
   struct {
     const char *name;
@@ -23,5 +24,9 @@ struct strata_model {
 };
 
 uint64_t st_model_fingerprint(strata_model *model);
+
+/* What the process holds besides the model and its sessions: code, libraries,
+ * heap (a tokenizer, say), stacks. Measured, since no table can know it. */
+int64_t st_model_program_bytes(const strata_model *model);
 
 #endif

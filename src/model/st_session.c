@@ -23,6 +23,7 @@ strata_status strata_session_new(strata_model *model, const strata_session_optio
     ST_FAIL(err, ARG, "session: capacity %d: 1 to %d tokens expected", capacity, c->max_positions);
   if (window < 1) ST_FAIL(err, ARG, "session: window %d: at least 1 token expected", window);
   if (window > capacity) window = capacity;
+  if (!model->program_bytes) model->program_bytes = st_model_program_bytes(model);
   ST_TRY(st_calloc(&memory, 1, sizeof *s, "the session", err));
   s = memory;
   s->model = model;
@@ -219,7 +220,7 @@ strata_status strata_session_feed(strata_session *s, const int32_t *ids, int32_t
     if (T > n - done) T = n - done;
     ST_TRY(run_window(s, ids + done, T, done + T == n, options, &go_on, err));
     done += T;
-    if (!go_on && done < n)
+    if (!go_on)
       ST_FAIL(err, CANCELLED, "session: feed: stopped after %d of %d tokens", done, n);
   }
   return STRATA_OK;

@@ -27,7 +27,9 @@ static int64_t status_bytes(const char *format) {
 
 int64_t st_process_peak_bytes(void) { return status_bytes("VmHWM: %lld kB"); }
 
-int64_t st_process_resident_bytes(void) { return status_bytes("VmRSS: %lld kB"); }
+int64_t st_process_anonymous_bytes(void) { return status_bytes("RssAnon: %lld kB"); }
+
+int64_t st_process_file_bytes(void) { return status_bytes("RssFile: %lld kB"); }
 
 bool st_process_executable(char *path, size_t n_bytes) {
   if (!n_bytes) return false;

@@ -13,8 +13,10 @@ double st_clock_seconds(void);
 /* The most physical memory this process has held so far; 0 if not known. */
 int64_t st_process_peak_bytes(void);
 
-/* The physical memory this process holds now; 0 if not known. */
-int64_t st_process_resident_bytes(void);
+/* The physical memory this process holds now: heap, stacks and other anonymous
+ * pages, and pages of mapped files (code, libraries, weights). 0 if not known. */
+int64_t st_process_anonymous_bytes(void);
+int64_t st_process_file_bytes(void);
 
 /* fills path with the running executable's absolute path. false, and an empty
  * string, if it is not known or does not fit. */
