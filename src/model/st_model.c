@@ -141,12 +141,15 @@ strata_status strata_model_plan(const strata_model *m, const strata_session_opti
                                 int32_t n_tokens, strata_memory_plan *plan, strata_error *err) {
   const qwen4_config *c = &m->config;
   int32_t window = options && options->window ? options->window : 512;
+  int32_t capacity = options && options->capacity ? options->capacity : c->max_positions;
   qwen4_part *parts = NULL;
   int32_t n_parts;
   int64_t scratch_bytes, score_bytes;
   *plan = (strata_memory_plan){0};
-  if (n_tokens < 1 || n_tokens > c->max_positions)
-    ST_FAIL(err, ARG, "context: %d tokens: 1 to %d expected", n_tokens, c->max_positions);
+  if (capacity > c->max_positions) capacity = c->max_positions;
+  if (n_tokens < 1 || n_tokens > capacity)
+    ST_FAIL(err, ARG, "context: %d tokens: 1 to %d expected", n_tokens, capacity);
+  if (window < 1) ST_FAIL(err, ARG, "session: window %d: at least 1 token expected", window);
   if (window > n_tokens) window = n_tokens;
   ST_TRY(qwen4_state_describe(c, n_tokens, &parts, &n_parts, err));
   plan_row(plan, "weights (mapped)", m->weights.weight_bytes);

@@ -172,6 +172,9 @@ int32_t st_pool_threads(const st_pool *pool) { return pool->n_threads; }
 
 void st_pool_run(st_pool *pool, const st_call *calls, int32_t n_calls, st_pool_observer *observer,
                  void *user) {
+  /* Without a barrier nobody would wait for a thread that has yet to look at an
+   * empty list; it would find the next one and run it twice. */
+  if (n_calls == 0) return;
   pool->calls = calls;
   pool->n_calls = n_calls;
   if (pool->n_threads > 1) {
