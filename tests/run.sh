@@ -1,0 +1,345 @@
+#!/usr/bin/env bash
+# Runs the tests and counts their cases. The last line is the only one of the
+# form "N passed, N failed[, N skipped]"; the exit code is 0 if none failed.
+#
+#   tests/run.sh check | check-full | check-gpu | fuzz
+#
+# Environment, each optional:
+#   BUILD          where to build (build)
+#   FUZZ_SECONDS   time for each fuzzer (20)
+#   MATH_STRIDE    check-full sees every Nth float (1)
+#   CHECK_SECONDS  time for everything; what does not fit is skipped and said so
+#
+# A test program prints a line for each case, as cmocka does in its TAP format:
+# "ok NAME", "not ok NAME", "skip NAME: reason". All it wrote is kept in
+# BUILD/logs; only what failed is shown.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+build=${BUILD:-build}
+logs=$build/logs
+fuzz_seconds=${FUZZ_SECONDS:-20}
+math_stride=${MATH_STRIDE:-1}
+budget=${CHECK_SECONDS:-0}
+jobs=$(nproc 2>/dev/null || echo 2)
+n_passed=0 n_failed=0 n_skipped=0
+mkdir -p "$logs" || exit 1
+
+# The build is called with its own number of jobs, not as a part of the caller's.
+unset MAKEFLAGS MFLAGS MAKELEVEL BUILD STRATA_ISA
+export LC_ALL=C.UTF-8 CMOCKA_MESSAGE_OUTPUT=TAP
+# Tests ask for absurd amounts of memory and expect a polite no.
+export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1
+
+# ---- counting ------------------------------------------------------------------
+
+title() { printf '\n%s\n' "$*"; }
+line() { printf '  %-34s %s\n' "$1" "$2"; }
+pass() { n_passed=$((n_passed + 1)); line "$1" "${2:-passed}"; }
+fail() { n_failed=$((n_failed + 1)); line "$1" "FAILED: $2"; }
+skip() { n_skipped=$((n_skipped + 1)); line "$1" "skipped: $2"; }
+
+seconds_left() { if [ "$budget" -eq 0 ]; then echo 1000000; else echo $((budget - SECONDS)); fi; }
+
+# Runs a command for at most LIMIT seconds or what is left of the budget, its
+# output to LOG. Leaves rc, took and ended as texts, and whether the budget cut it
+# short. No time left: returns 1.
+run() {
+  local limit=$1 log=$2 left start elapsed
+  shift 2
+  left=$(seconds_left)
+  [ "$left" -ge 5 ] || return 1
+  cut=false
+  [ "$limit" -le "$left" ] || limit=$left
+  start=$(date +%s%N)
+  timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
+  rc=$?
+  elapsed=$((($(date +%s%N) - start) / 100000000))
+  took="$((elapsed / 10)).$((elapsed % 10)) s"
+  ended="exit code $rc"
+  [ $rc -le 128 ] || [ $rc -gt 192 ] || ended="killed by signal $((rc - 128))"
+  if [ $rc -ne 0 ] && [ $elapsed -ge $((limit * 10)) ]; then
+    ended="stopped after $limit seconds"
+    [ "$limit" -ne "$left" ] || cut=true
+  fi
+  return 0
+}
+
+show_end() { tail -n "$2" "$1" | sed 's/^/    /'; }
+
+# Each failing case with what its program wrote since the case before.
+show_failures() {
+  awk '
+    /^not ok / && !/# SKIP/ { printf "%s    %s\n", text, $0; text = ""; after = 1; next }
+    /^(not )?ok |^skip |^1\.\./ { text = ""; after = 0; next }
+    after && /^# / { print "    " $0; next }
+    { after = 0; text = text "    " $0 "\n"; if (length(text) > 4000) text = substr(text, 2001) }' "$1"
+}
+
+log_of() { echo "$logs/$(echo "$*" | tr -c 'A-Za-z0-9\n' _).log"; }
+
+# cases LABEL LIMIT COMMAND...: counts the cases that the command reports.
+cases() {
+  local label=$1 limit=$2 log counts passed failed skipped planned
+  shift 2
+  log=$(log_of "$part $label")
+  run "$limit" "$log" "$@" || { skip "$label" "no time left"; return; }
+  counts=$(awk '
+    /^1\.\.[0-9]+/ { sub(/^1\.\./, ""); planned += $0; next }
+    /^(not )?ok .*# SKIP|^skip / { skipped++; before = ""; next }
+    /^ok / { passed++ }
+    /^not ok / { failed++ }
+    END { print passed + 0, failed + 0, skipped + 0, planned + 0 }' "$log")
+  read -r passed failed skipped planned <<<"$counts"
+  n_passed=$((n_passed + passed)) n_failed=$((n_failed + failed)) n_skipped=$((n_skipped + skipped))
+  if [ "$failed" -gt 0 ]; then
+    line "$label" "$passed passed, $failed FAILED, $took; all output: $log"
+    show_failures "$log"
+  elif $cut; then
+    skip "$label" "the time for everything was used up, after $passed cases"
+  elif [ $rc -ne 0 ]; then
+    fail "$label" "$ended after $passed cases; all output: $log"
+    show_end "$log" 30
+  elif [ $((passed + skipped)) -eq 0 ]; then
+    fail "$label" "it ran no case"
+  elif [ $((passed + skipped)) -lt "$planned" ]; then
+    fail "$label" "it ran $((passed + skipped)) of $planned cases; all output: $log"
+  else
+    line "$label" "$passed passed, $took"
+  fi
+  # A program says why it skips in the line itself or in the line before.
+  awk '/^skip / { sub(/^skip /, ""); print "    skipped: " $0 }
+    /^(not )?ok .*# SKIP/ { sub(/.*# SKIP */, ""); print "    skipped: " $0 ": " before }
+    { before = /^(not )?ok |^#|^1\.\./ ? "no reason given" : $0 }' "$log"
+}
+
+# one LABEL LIMIT COMMAND...: the command is one case; it passes with exit code 0.
+one() {
+  local label=$1 limit=$2 log
+  shift 2
+  log=$(log_of "$part $label")
+  run "$limit" "$log" "$@" || { skip "$label" "no time left"; return 1; }
+  if [ $rc -eq 0 ]; then pass "$label" "passed, $took"; return 0; fi
+  if $cut; then skip "$label" "the time for everything was used up"; return 1; fi
+  fail "$label" "$ended; all output: $log"
+  show_end "$log" 40
+  return 1
+}
+
+# ---- builds --------------------------------------------------------------------
+
+# build_as MODE TARGET...: builds once; the programs are then under dir.
+build_as() {
+  local mode=$1
+  shift
+  dir=$build/$mode
+  [ "$mode" != release ] || dir=$build
+  title "build ($mode)"
+  part=build
+  one "$mode" 1200 make -j"$jobs" BUILD="$dir" MODE="$mode" "$@"
+}
+
+# The sanitizers' maps of memory may meet addresses that the kernel chose at
+# random; where it is allowed, the choice is switched off.
+plain_addresses=
+! setarch "$(uname -m)" -R true 2>/dev/null || plain_addresses="setarch $(uname -m) -R"
+
+# programs GROUP LIMIT [NAME=VALUE...]: the test programs of tests/GROUP in dir.
+programs() {
+  local group=$1 limit=$2 source name wrap=
+  shift 2
+  [ "$dir" = "$build" ] || wrap=$plain_addresses
+  part="$dir $group $*"
+  for source in tests/"$group"/test_*.c; do
+    [ -e "$source" ] || { skip "$group" "there is no tests/$group/test_*.c"; return; }
+    name=$(basename "$source" .c)
+    # shellcheck disable=SC2086
+    cases "$group/$name" "$limit" env "$@" $wrap "$dir/tests/$group/$name"
+  done
+}
+
+# ---- parts of check --------------------------------------------------------------
+
+part_layers() {
+  title "layers, names, banned calls"
+  part=layers
+  cases tools/check_layers.sh 60 tools/check_layers.sh
+}
+
+part_programs() {
+  title "tests"
+  programs unit 120
+  programs parity 120
+  programs golden 120
+  programs engine 300
+}
+
+part_math() {
+  title "the shared functions, every 997th float"
+  part=math
+  local start=$SECONDS
+  cases math/test_math 300 "$build/tests/math/test_math" --stride 997
+  math_seconds=$((SECONDS - start + 1))
+}
+
+part_cli() {
+  title "the program"
+  part=cli
+  cases tests/cli/test_cli.sh 300 tests/cli/test_cli.sh "$dir/strata"
+}
+
+part_install() {
+  title "installing"
+  part=install
+  cases tests/install/test_install.sh 300 tests/install/test_install.sh "$build"
+}
+
+part_replay() {
+  title "fuzz corpus (ASan, UBSan)"
+  part=replay
+  local name
+  for name in $(fuzz_names); do
+    # shellcheck disable=SC2086
+    cases "fuzz/$name" 120 $plain_addresses "$dir/tests/fuzz/replay_$name" tests/fuzz/corpus/"$name"/*
+  done
+}
+
+fuzz_names() {
+  local source
+  for source in tests/fuzz/fuzz_*.c; do basename "$source" .c | sed 's/^fuzz_//'; done
+}
+
+# A user's first commands, each in a sanitized program.
+part_smoke() {
+  title "the program (ASan, UBSan)"
+  part=smoke
+  local strata="$plain_addresses $dir/strata" model=models/strata-tiny
+  # shellcheck disable=SC2086
+  {
+    one "run" 60 $strata run -m $model -p "Once upon a time" -n 8 --stats
+    one "run --chat" 60 $strata run -m $model --chat -p "Hello" -n 8 --temp 0.7 --seed 1
+    one "tokenize" 60 $strata tokenize -m $model "Grüße, 世界"
+    one "logits" 60 $strata logits -m $model --ids 1,2,3,4,5 --window 2,1 --top 3
+    one "info" 60 $strata info -m $model
+  }
+}
+
+check() {
+  build_as release all tests || return
+  part_layers
+  part_math
+  part_programs
+  part_cli
+  part_install
+  build_as sanitize "$build/sanitize/strata" unit replays || return
+  part_replay
+  part_smoke
+  title "tests (ASan, UBSan)"
+  programs unit 300
+}
+
+# ---- parts of check-full ---------------------------------------------------------
+
+cpu_levels() { sed -n 's/^ST_CPU_LEVEL(\([a-z0-9]*\),.*/\1/p' src/os/st_cpu_levels.inc; }
+
+# part_levels WHAT GROUP...: the programs of the groups in dir, at each level.
+part_levels() {
+  local what=$1 level why group
+  shift
+  for level in $(cpu_levels); do
+    title "tests at level $level$what"
+    if ! why=$(STRATA_ISA=$level "$build/strata" info -m models/strata-tiny 2>&1 >/dev/null); then
+      skip "$level" "$why"
+      continue
+    fi
+    for group in "$@"; do programs "$group" 600 STRATA_ISA="$level"; done
+  done
+}
+
+part_thread() {
+  build_as thread tests || return
+  title "tests (TSan)"
+  # shellcheck disable=SC2086
+  if ! $plain_addresses "$dir/tests/unit/test_chat" >"$logs/thread.log" 2>&1 &&
+    grep -q 'FATAL: ThreadSanitizer' "$logs/thread.log"; then
+    skip "thread sanitizer" "$(grep -m1 'FATAL: ThreadSanitizer' "$logs/thread.log")"
+    return
+  fi
+  programs engine 900
+  programs golden 600
+}
+
+part_fuzz() {
+  dir=$build/fuzz
+  title "fuzzers, $fuzz_seconds seconds each"
+  if ! command -v clang >/dev/null; then skip "fuzzers" "there is no clang"; return; fi
+  part=build
+  one "build (clang)" 1200 make -j"$jobs" BUILD="$dir" MODE=fuzz CC=clang fuzzers || return
+  local name found=$build/fuzz/found
+  part=fuzz
+  for name in $(fuzz_names); do
+    mkdir -p "$found/$name" "$build/fuzz/corpus/$name"
+    # What is new goes to the first folder; the tracked one is only read.
+    # shellcheck disable=SC2086
+    one "fuzz_$name" $((fuzz_seconds + 120)) $plain_addresses "$dir/tests/fuzz/fuzz_$name" \
+      -max_total_time="$fuzz_seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+      -artifact_prefix="$found/$name/" "$build/fuzz/corpus/$name" "tests/fuzz/corpus/$name"
+  done
+}
+
+# All floats take half an hour on two CPUs. With a budget, as many as fit; how
+# long they take is known from the short run in check.
+part_math_full() {
+  local stride=$math_stride left need
+  left=$(($(seconds_left) - 60))
+  need=$((${math_seconds:-2} * 997 / stride))
+  if [ "$left" -lt "$need" ]; then
+    [ "$left" -ge 60 ] || { title "the shared functions"; skip "all floats" "no time left"; return; }
+    stride=$((need * stride / left + 1))
+    title "the shared functions, every ${stride}th float"
+    skip "all floats" "they need about $((need / 60)) minutes, $((left / 60)) are left"
+  else
+    title "the shared functions, stride $stride"
+  fi
+  part=math_full
+  cases math/test_math 14400 "$build/tests/math/test_math" --stride "$stride"
+}
+
+check_full() {
+  check
+  dir=$build
+  part_levels "" golden engine
+  if build_as sanitize tests; then
+    title "tests (ASan, UBSan)"
+    # Parity runs the kernels of all levels by itself, and what the engine tests
+    # are about does not depend on the level.
+    programs parity 900
+    programs engine 900
+    part_levels " (ASan, UBSan)" golden
+    title "the program (ASan, UBSan)"
+    part=cli_sanitize
+    # The cases that limit memory cannot hold the sanitizer's own.
+    cases tests/cli/test_cli.sh 900 tests/cli/test_cli.sh "$dir/strata"
+  fi
+  part_thread
+  part_fuzz
+  part_math_full
+}
+
+# ---- main ------------------------------------------------------------------------
+
+case ${1:-} in
+  check) check ;;
+  check-full) check_full ;;
+  fuzz) part_fuzz ;;
+  check-gpu) title "GPU"; skip "GPU kernels" "this version has none" ;;
+  *) echo "usage: tests/run.sh check|check-full|check-gpu|fuzz" >&2; exit 2 ;;
+esac
+
+# A run without a test is no success, except where there is nothing to test yet.
+[ $n_passed -gt 0 ] || [ $n_failed -gt 0 ] || [ "$1" = check-gpu ] || n_failed=1
+skips=
+[ $n_skipped -eq 0 ] || skips=", $n_skipped skipped"
+printf '\n%d passed, %d failed%s\n' $n_passed $n_failed "$skips"
+[ $n_failed -eq 0 ]
