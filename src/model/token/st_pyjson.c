@@ -97,7 +97,7 @@ static strata_status put_real(double value, st_string *out, strata_error *err) {
   for (const char *c = text; c < mark; c++)
     if (*c >= '0' && *c <= '9') digits[n++] = *c;
   digits[n] = 0;
-  int exponent = atoi(mark + 1);
+  int exponent = (int)strtol(mark + 1, NULL, 10);
   if (text[0] == '-') ST_TRY(st_string_puts(out, "-", err));
   if (exponent < FIRST_EXPONENT || exponent > LAST_EXPONENT)
     return st_string_printf(out, err, "%c%s%se%+03d", digits[0], n > 1 ? "." : "", digits + 1,
