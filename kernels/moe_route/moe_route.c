@@ -49,7 +49,9 @@ static void route(const stk_moe_route_args *a, int64_t t) {
   int32_t *expert = a->expert + t * k;
   float *weight = a->weight + t * k, sum;
   select_top(logit, a->n_experts, k, expert);
-  const float top = logit[expert[0]];
+  float top = logit[expert[0]];
+  for (int32_t e = 0; e < a->n_experts; ++e)
+    if (logit[e] != logit[e]) top = logit[e];
   sort_ascending(expert, k);
   for (int32_t i = 0; i < k; ++i) weight[i] = ks_exp(logit[expert[i]] - top);
   if (a->norm_topk) {

@@ -1,8 +1,10 @@
 /* moe_route: which experts a token goes to, and with what weights.
  *
  *   the k largest of logits[t][0..E): the larger first, then the lower id; a NaN
- *   is below everything
+ *   is below everything, and makes all weights of its token NaN: it must not
+ *   pass for an expert that nobody wants
  *   m = the largest selected;  e_i = exp(logit_i - m)
+ *   (m = NaN if any logit of the token is one)
  *   weight_i = e_i / sum of e over the selected, in ascending id       (norm_topk)
  *   weight_i = e_i / tree32 of exp(logit - m) over all experts         (otherwise)
  *   shared[t] = sigmoid(shared_logit[t])
@@ -22,7 +24,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_MOE_ROUTE_CONTRACT 1u
+#define STK_MOE_ROUTE_CONTRACT 2u
 enum { STK_EXPERTS_USED_MAX = 64 };
 
 typedef struct stk_moe_route_args {

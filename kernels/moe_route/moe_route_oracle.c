@@ -24,14 +24,16 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
       if (rank == 0) top = e;
       if (rank < k) a->expert[t * k + count++] = (int32_t)e;
     }
-    float sum = 0.0f;
+    float sum = 0.0f, m = logit[top];
+    for (int64_t e = 0; e < E; ++e)
+      if (logit[e] != logit[e]) m = logit[e];
     for (int64_t i = 0; i < k; ++i) {
-      float e = ks_exp(logit[a->expert[t * k + i]] - logit[top]);
+      float e = ks_exp(logit[a->expert[t * k + i]] - m);
       a->weight[t * k + i] = e;
       sum = i ? sum + e : e;
     }
     if (!a->norm_topk) {
-      for (int64_t e = 0; e < E; ++e) a->all[t * E + e] = ks_exp(logit[e] - logit[top]);
+      for (int64_t e = 0; e < E; ++e) a->all[t * E + e] = ks_exp(logit[e] - m);
       sum = ko_tree32(a->all + t * E, NULL, E);
     }
     for (int64_t i = 0; i < k; ++i) a->weight[t * k + i] = a->weight[t * k + i] / sum;

@@ -104,7 +104,7 @@ static void split(const stk_qsa_attn_args *a, int64_t t, int64_t kv, const float
                   int64_t begin, int64_t end, soft *s) {
   const int64_t dim = a->head_dim, row = a->kv_heads * dim;
   const float scale = (float)(1.0 / sqrt((double)dim));
-  const int32_t *ids = a->n_ids[t] > 0 ? a->ids + t * a->ids_stride : NULL;
+  const int32_t *ids = a->n_ids[t] ? a->ids + t * a->ids_stride : NULL;
   for (int64_t at = begin; at < end; at += STK_ATTN_TILE) {
     tile cells;
     float e[HEADS][STK_ATTN_TILE], factor[HEADS];
@@ -134,7 +134,8 @@ static void merge(soft *total, const soft *next, int n_heads, int64_t dim) {
 /* Heads h0 .. h0 + n_heads - 1 of token t, all of one kv head. */
 static void attend(const stk_qsa_attn_args *a, int64_t t, int64_t h0, int n_heads) {
   const int64_t dim = a->head_dim, kv = h0 / (a->q_heads / a->kv_heads);
-  const int64_t n = a->n_ids[t] > 0 ? a->n_ids[t] : a->pos0 + t + 1;
+  const int64_t n_ids = a->n_ids[t] < 0 ? -(int64_t)a->n_ids[t] : a->n_ids[t];
+  const int64_t n = n_ids ? n_ids : a->pos0 + t + 1;
   const int64_t row = t * a->q_heads + h0;
   const float *q = a->q + row * dim;
   soft total, next;
@@ -144,7 +145,7 @@ static void attend(const stk_qsa_attn_args *a, int64_t t, int64_t h0, int n_head
     merge(&total, &next, n_heads, dim);
   }
   for (int h = 0; h < n_heads; ++h) {
-    vf inv = vf_set1(1.0f / total.l[h]);
+    vf inv = vf_set1(a->n_ids[t] < 0 ? NAN : 1.0f / total.l[h]);
     const float *gate = a->q_raw + (row + h) * 2 * dim + dim;
     for (int64_t d = 0; d < dim; d += VW)
       vf_store(a->out + (row + h) * dim + d,

@@ -1,8 +1,9 @@
 /* qsa_attn: softmax attention of each query over its list of cells, times the
  * output gate.
  *
- * The list of token t (n = pos0 + t + 1): ids[t][0 .. n_ids[t]) if n_ids[t] > 0,
- * else 0 .. n-1 (then ids is not read). Head h uses kv head h / (Hq/Hkv).
+ * The list of token t (n = pos0 + t + 1): ids[t][0 .. |n_ids[t]|) if n_ids[t] is
+ * not 0, else 0 .. n-1 (then ids is not read). A negative n_ids[t] says that the
+ * list came from a NaN: the output is then NaN (acc * NaN). Head h uses kv head h / (Hq/Hkv).
  *
  * Order     the list is cut into splits of 256 cells, a split into tiles of 32:
  *   s_c = tree32(q * K_c) * D^-1/2
@@ -27,7 +28,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_QSA_ATTN_CONTRACT 1u
+#define STK_QSA_ATTN_CONTRACT 2u
 enum { STK_ATTN_TILE = 32, STK_ATTN_SPLIT = 256, STK_HEAD_DIM_MAX = 512 };
 
 typedef struct stk_qsa_attn_args {

@@ -1,6 +1,8 @@
 /* qsa_attn: shapes, operation counts and test cases. */
 #include "qsa_attn/qsa_attn.h"
 
+#include <math.h>
+
 static const char *check(const void *args) {
   const stk_qsa_attn_args *a = args;
   if (a->n_tokens < 1 || a->pos0 < 0 || a->pos0 > INT32_MAX - a->n_tokens)
@@ -39,7 +41,7 @@ static void prepare(void *args, uint64_t seed) {
     if (t % 2 == 0)
       for (int64_t cell = 0; cell < n && count < a->ids_stride - t; ++cell)
         if ((cell * 2654435761u + seed) % 7 < 5) ids[count++] = (int32_t)cell;
-    ((int32_t *)(uintptr_t)a->n_ids)[t] = (int32_t)count;
+    ((int32_t *)(uintptr_t)a->n_ids)[t] = (int32_t)(t % 4 == 2 ? -count : count);
   }
 }
 
@@ -47,7 +49,7 @@ static void work(const void *args, stk_work *w) {
   const stk_qsa_attn_args *a = args;
   double D = a->head_dim, cells = 0;
   for (int64_t t = 0; t < a->n_tokens; ++t)
-    cells += a->n_ids && a->n_ids[t] > 0 ? (double)a->n_ids[t] : (double)(a->pos0 + t + 1);
+    cells += a->n_ids && a->n_ids[t] ? fabs((double)a->n_ids[t]) : (double)(a->pos0 + t + 1);
   w->flops += cells * a->q_heads * (4.0 * D + 40.0);
   /* The cells of the last token's list at least; a longer window reads more. */
   double last = cells / a->n_tokens;

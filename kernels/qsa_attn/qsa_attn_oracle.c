@@ -1,4 +1,6 @@
 /* qsa_attn, the oracle: one head of one token at a time. */
+#include <stdlib.h>
+
 #include "common/k_oracle.h"
 #include "qsa_attn/qsa_attn.h"
 
@@ -9,7 +11,7 @@ typedef struct soft {
 static float larger(float a, float b) { return b < a ? a : b; }
 
 static int64_t cell_of(const stk_qsa_attn_args *a, int64_t t, int64_t i) {
-  return a->n_ids[t] > 0 ? a->ids[t * a->ids_stride + i] : i;
+  return a->n_ids[t] ? a->ids[t * a->ids_stride + i] : i;
 }
 
 static void split(const stk_qsa_attn_args *a, int64_t t, int64_t h, int64_t begin, int64_t end, soft *s) {
@@ -45,7 +47,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   stk_slice((int64_t)a->n_tokens * a->q_heads, 1, part, n_parts, &begin, &end);
   for (int64_t row = begin; row < end; ++row) {
     int64_t t = row / a->q_heads, h = row % a->q_heads;
-    int64_t n = a->n_ids[t] > 0 ? a->n_ids[t] : a->pos0 + t + 1;
+    int64_t n = a->n_ids[t] ? llabs(a->n_ids[t]) : a->pos0 + t + 1;
     soft total, next;
     split(a, t, h, 0, n < STK_ATTN_SPLIT ? n : STK_ATTN_SPLIT, &total);
     for (int64_t from = STK_ATTN_SPLIT; from < n; from += STK_ATTN_SPLIT) {
@@ -55,7 +57,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
       for (int64_t d = 0; d < D; ++d) total.acc[d] = fmaf(next.acc[d], f2, total.acc[d] * f);
       total.m = m;
     }
-    float inv = 1.0f / total.l;
+    float inv = a->n_ids[t] < 0 ? NAN : 1.0f / total.l;
     const float *gate = a->q_raw + row * 2 * D + D;
     for (int64_t d = 0; d < D; ++d) a->out[row * D + d] = (total.acc[d] * inv) * ks_sigmoid(gate[d]);
   }

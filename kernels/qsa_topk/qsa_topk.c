@@ -42,14 +42,16 @@ static uint32_t threshold(const float *score, int64_t n, int64_t n_wanted, int64
 static int32_t select_cells(const stk_qsa_topk_args *a, const float *score, int64_t n, int32_t *ids) {
   int64_t n_blocks = n / a->ratio, n_equal;
   int32_t count = 0;
+  int has_nan = 0;
   uint32_t last = threshold(score, n_blocks, a->budget / a->ratio, &n_equal);
   for (int64_t b = 0; b < n_blocks; ++b) {
     uint32_t key = key_of(score[b]);
+    has_nan |= key == 0;
     if (key < last || (key == last && n_equal-- <= 0)) continue;
     for (int64_t j = 0; j < a->ratio; ++j) ids[count++] = (int32_t)(b * a->ratio + j);
   }
   for (int64_t cell = n_blocks * a->ratio; cell < n; ++cell) ids[count++] = (int32_t)cell;
-  return count;
+  return has_nan ? -count : count;
 }
 
 static void run(const void *args, int32_t part, int32_t n_parts) {

@@ -10,7 +10,9 @@
  * Shapes    score   in   f32 [T][score_stride]
  *           ids     out  i32 [T][ids_stride], ids_stride >= budget + ratio - 1;
  *                        only n_ids[t] entries of a row are written
- *           n_ids   out  i32 [T]; 0 for a token within the budget
+ *           n_ids   out  i32 [T]; 0 for a token within the budget; negative, minus
+ *                        the number, if one of the nb scores is a NaN: it must
+ *                        not pass for a block that nobody wants
  * Numerics  exact (integers).
  * Threads   parts cut tokens. */
 #ifndef STK_QSA_TOPK_H
@@ -18,7 +20,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_QSA_TOPK_CONTRACT 1u
+#define STK_QSA_TOPK_CONTRACT 2u
 
 typedef struct stk_qsa_topk_args {
   const float *score;

@@ -29,6 +29,8 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
       }
       for (int64_t cell = nb * a->ratio; cell < n; ++cell) ids[count++] = (int32_t)cell;
     }
+    for (int64_t b = 0; b < nb && count > 0; ++b)
+      if (score[b] != score[b]) count = -count;
     a->n_ids[t] = count;
   }
 }
