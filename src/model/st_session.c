@@ -182,6 +182,13 @@ static strata_status run_window(strata_session *s, const int32_t *ids, int32_t T
   s->state.position += T;
   if (options && options->on_window && !all)
     *go_on = options->on_window(options->user, s->state.position, 0, NULL);
+  if (*go_on || s->has_logits) return STRATA_OK;
+  /* The last logits are part of the state, and this window is now the last. */
+  st_plan_reset(&s->plan);
+  ST_TRY(qwen4_plan_logits(&w, T - 1, 1, s->state.logits, &s->plan, err));
+  st_plan_run(&s->plan, m->engine->pool);
+  ST_TRY(check_logits(s, s->state.logits, s->state.position - 1, err));
+  s->has_logits = true;
   return STRATA_OK;
 }
 
