@@ -89,6 +89,14 @@ typedef struct stk_kernel {
   STK_KERNEL(op_, level_, STK_STRINGIZE(level_), contract_, args_type_, class_, run_)
 #define STK_KERNEL_LEVEL(op_, contract_, args_type_, class_, run_) \
   STK_KERNEL_EXPAND(op_, STK_LEVEL, contract_, args_type_, class_, run_)
+/* A further variant of an op at the same level: avx2_<tag>. It is never chosen by
+ * itself, only by name. */
+#define STK_KERNEL_TAG_NAME(op_, level_, tag_, contract_, args_type_, class_, run_)               \
+  STK_KERNEL(op_, level_##_##tag_, STK_STRINGIZE(level_), contract_, args_type_, class_, run_)
+#define STK_KERNEL_TAG_EXPAND(op_, level_, tag_, contract_, args_type_, class_, run_) \
+  STK_KERNEL_TAG_NAME(op_, level_, tag_, contract_, args_type_, class_, run_)
+#define STK_KERNEL_TAGGED(op_, tag_, contract_, args_type_, class_, run_) \
+  STK_KERNEL_TAG_EXPAND(op_, STK_LEVEL, tag_, contract_, args_type_, class_, run_)
 #endif
 
 /* The slice of 0 .. n-1 that belongs to part: [*begin, *end). Cuts at multiples

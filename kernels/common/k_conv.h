@@ -9,7 +9,7 @@
 #include "common/k_simd.h"
 #include "common/k_vmath.h"
 
-enum { K_CONV_RUN = 64, K_CONV_TAPS = 16 };
+enum { K_CONV_RUN = 1024, K_CONV_TAPS = 16 };
 
 typedef struct k_conv {
   const float *x;   /* [T][stride], the window's raw rows, at the first channel */
@@ -31,22 +31,23 @@ K_INLINE void k_conv_taps(const k_conv *v, int64_t c, int n, float taps[K_CONV_T
     for (int i = 0; i < n; ++i) taps[j][i] = v->w[(c + i) * v->n_taps + j];
 }
 
-/* y[i] = silu(conv of channel c + i at token t), i < n. */
+/* y[i] = silu(conv of channel c + i at token t), i < n; channel c has its taps at
+ * column tap of taps. */
 K_INLINE void k_conv_token(const k_conv *v, int64_t t, int64_t c, int n,
-                           float taps[K_CONV_TAPS][K_CONV_RUN], float *y) {
+                           float taps[K_CONV_TAPS][K_CONV_RUN], int tap, float *y) {
   const float *row[K_CONV_TAPS];
   for (int j = 0; j < v->n_taps; ++j)
     row[j] = k_conv_row(v, t - (int64_t)(v->n_taps - 1 - j) * v->dilation, c);
   int i = 0;
   for (; i + VW <= n; i += VW) {
-    vf sum = vf_mul(vf_load(taps[0] + i), vf_load(row[0] + i));
+    vf sum = vf_mul(vf_load(taps[0] + tap + i), vf_load(row[0] + i));
     for (int j = 1; j < v->n_taps; ++j)
-      sum = vf_fma(vf_load(taps[j] + i), vf_load(row[j] + i), sum);
+      sum = vf_fma(vf_load(taps[j] + tap + i), vf_load(row[j] + i), sum);
     vf_store(y + i, kv_silu(sum));
   }
   for (; i < n; ++i) {
-    float sum = taps[0][i] * row[0][i];
-    for (int j = 1; j < v->n_taps; ++j) sum = ks_fma(taps[j][i], row[j][i], sum);
+    float sum = taps[0][tap + i] * row[0][i];
+    for (int j = 1; j < v->n_taps; ++j) sum = ks_fma(taps[j][tap + i], row[j][i], sum);
     y[i] = ks_silu(sum);
   }
 }

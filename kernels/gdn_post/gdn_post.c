@@ -11,7 +11,8 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   int64_t begin, end;
   stk_slice((int64_t)a->n_tokens * a->v_heads, 1, part, n_parts, &begin, &end);
   for (int64_t i = begin; i < end; ++i) {
-    const float *o = a->o + i * dim, *z = a->z + i * dim;
+    const int64_t t = i / a->v_heads, h = i % a->v_heads;
+    const float *o = a->o + (h * a->n_tokens + t) * dim, *z = a->z + i * dim;
     float *y = a->y + i * dim;
     float inv = ks_rsqrt(k_mean_square(o, dim) + a->eps);
     int64_t j = 0;

@@ -3,7 +3,7 @@
  *   inv = rsqrt(tree32(o^2) * (1/D) + eps)
  *   y   = ((o * inv) * gain) * sigmoid(z)
  *
- * Shapes    o     in   f32 [T][Hv][D]
+ * Shapes    o     in   f32 [Hv][T][D]    head-major, as gdn_scan writes it
  *           z     in   f32 [T][Hv*D]
  *           gain  in   f32 [D]        plain, not 1 + w
  *           y     out  f32 [T][Hv*D]
@@ -14,7 +14,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_GDN_POST_CONTRACT 1u
+#define STK_GDN_POST_CONTRACT 2u
 
 typedef struct stk_gdn_post_args {
   const float *o, *z, *gain;

@@ -3,7 +3,9 @@
 
 static const char *check(const void *args) {
   const stk_gdn_pre_args *a = args;
-  if (a->n_tokens < 1) return "gdn_pre: n_tokens: at least 1 expected";
+  if (a->n_tokens < 1 || a->pos0 < 0 || a->pos0 > INT32_MAX - a->n_tokens)
+    return "gdn_pre: n_tokens, pos0: a window below 2^31 expected";
+  if (a->kinds < 1 || a->kinds > STK_GDN_ALL) return "gdn_pre: kinds: 1 to 7 expected";
   if (a->k_heads < 1 || a->v_heads < 1 || a->v_heads % a->k_heads)
     return "gdn_pre: v_heads: a multiple of k_heads expected";
   if (a->k_dim < 32 || a->k_dim % 32 || a->v_dim < 32 || a->v_dim % 32)
@@ -26,31 +28,36 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   tensors[n++] = STK_TENSOR("dt_bias", a->dt_bias, hv, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 19);
   tensors[n++] = STK_TENSOR("history", a->history, (taps - 1) * channels, STK_F32, STK_INOUT,
                             STK_FILL_UNIFORM, -3, 3);
+  tensors[n++] =
+      STK_TENSOR("k_tail", a->k_tail, 2 * hk * dk, STK_F32, STK_INOUT, STK_FILL_UNIFORM, -0.2, 0.2);
   tensors[n++] = STK_TENSOR("qn", a->qn, T * hk * dk, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
-  tensors[n++] = STK_TENSOR("kn", a->kn, T * hk * dk, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("kn", a->kn, (T + 2) * hk * dk, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
   tensors[n++] = STK_TENSOR("vc", a->vc, T * hv * dv, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
   tensors[n++] = STK_TENSOR("gb", a->gb, T * hv * 2, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
-  tensors[n++] = STK_TENSOR("kq", a->kq, T * hk, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  tensors[n++] = STK_TENSOR("kq", a->kq, T * hk * 3, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
   return n;
 }
 
 static void work(const void *args, stk_work *w) {
   const stk_gdn_pre_args *a = args;
   double qk = 2.0 * a->k_heads * a->k_dim, channels = qk + (double)a->v_heads * a->v_dim;
-  /* A silu is about 36 operations; norms and kq are five a q or k element. */
-  w->flops += a->n_tokens * (channels * (2.0 * a->n_taps + 36.0) + 5.0 * qk);
+  /* A silu is about 36 operations; norms and dots are seven a q or k element. */
+  w->flops += a->n_tokens * (channels * (2.0 * a->n_taps + 36.0) + 7.0 * qk);
   w->weight_bytes += 4.0 * channels * a->n_taps;
   w->state_bytes += 8.0 * channels * (a->n_taps - 1);
   w->io_bytes += a->n_tokens * 8.0 * channels;
 }
 
-#define CASE(T, hk, hv, dk, dv, taps) \
-  {.n_tokens = T, .k_heads = hk, .v_heads = hv, .k_dim = dk, .v_dim = dv, .n_taps = taps}
+#define CASE(T, pos, hk, hv, dk, dv, taps, kinds_)                                                \
+  {.n_tokens = T, .pos0 = pos, .k_heads = hk, .v_heads = hv, .k_dim = dk, .v_dim = dv,           \
+   .n_taps = taps, .kinds = kinds_}
 
 static const stk_gdn_pre_args cases[] = {
-    CASE(1, 2, 6, 128, 128, 4), CASE(2, 2, 6, 128, 128, 4), CASE(3, 1, 1, 32, 64, 4),
-    CASE(37, 3, 9, 128, 128, 4), CASE(5, 2, 4, 96, 32, 2), CASE(4, 1, 2, 64, 160, 7),
-    CASE(3, 16, 48, 128, 128, 4),
+    CASE(1, 0, 2, 6, 128, 128, 4, STK_GDN_ALL),   CASE(2, 1, 2, 6, 128, 128, 4, STK_GDN_ALL),
+    CASE(3, 6, 1, 1, 32, 64, 4, STK_GDN_ALL),     CASE(37, 3, 3, 9, 128, 128, 4, STK_GDN_ALL),
+    CASE(5, 0, 2, 4, 96, 32, 2, STK_GDN_ALL),     CASE(4, 9, 1, 2, 64, 160, 7, STK_GDN_ALL),
+    CASE(3, 1, 16, 48, 128, 128, 4, STK_GDN_ALL), CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_KEYS),
+    CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_VALUES), CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_GATES),
 };
 
 STK_OP(gdn_pre, STK_GDN_PRE_CONTRACT, stk_gdn_pre_args, NULL);

@@ -1,5 +1,7 @@
 /* gdn_pre, the oracle: history and window are read through one function, and
  * every channel is convolved by itself. */
+#include <stdbool.h>
+
 #include "common/k_oracle.h"
 #include "gdn_pre/gdn_pre.h"
 
@@ -20,9 +22,14 @@ static float conv(const stk_gdn_pre_args *a, int64_t t, int64_t c) {
   return ks_silu(y);
 }
 
+/* Key of token t; the two before the window are in the first rows of kn. */
+static float *key_row(const stk_gdn_pre_args *a, int64_t h, int64_t t) {
+  return a->kn + (h * (a->n_tokens + 2) + 2 + t) * a->k_dim;
+}
+
 static void key_head(const stk_gdn_pre_args *a, int64_t t, int64_t h) {
   const int64_t dim = a->k_dim;
-  float *q = a->qn + (t * a->k_heads + h) * dim, *k = a->kn + (t * a->k_heads + h) * dim;
+  float *q = a->qn + (h * a->n_tokens + t) * dim, *k = key_row(a, h, t);
   for (int64_t i = 0; i < dim; ++i) {
     q[i] = conv(a, t, h * dim + i);
     k[i] = conv(a, t, (a->k_heads + h) * dim + i);
@@ -34,29 +41,47 @@ static void key_head(const stk_gdn_pre_args *a, int64_t t, int64_t h) {
     q[i] = q[i] * inv_q;
     k[i] = k[i] * inv_k;
   }
-  a->kq[t * a->k_heads + h] = ko_tree32(k, q, dim);
+  float *dots = a->kq + (h * a->n_tokens + t) * 3;
+  bool odd = (a->pos0 + t) % 2;
+  dots[0] = ko_tree32(k, q, dim);
+  dots[1] = odd ? ko_tree32(key_row(a, h, t - 1), k, dim) : 0.0f;
+  dots[2] = odd ? ko_tree32(key_row(a, h, t - 1), q, dim) : 0.0f;
 }
 
 static void value_head(const stk_gdn_pre_args *a, int64_t t, int64_t h) {
   for (int64_t j = 0; j < a->v_dim; ++j)
-    a->vc[(t * a->v_heads + h) * a->v_dim + j] =
+    a->vc[(h * a->n_tokens + t) * a->v_dim + j] =
         conv(a, t, 2 * (int64_t)a->k_heads * a->k_dim + h * a->v_dim + j);
+}
+
+static void gate(const stk_gdn_pre_args *a, int64_t t, int64_t h) {
   const float *ab = a->ab + t * 2 * a->v_heads;
   float g = -ks_exp(a->a_log[h]) * ks_softplus(ab[h] + a->dt_bias[h]);
-  a->gb[(t * a->v_heads + h) * 2] = ks_exp(g);
-  a->gb[(t * a->v_heads + h) * 2 + 1] = ks_sigmoid(ab[a->v_heads + h]);
+  a->gb[(h * a->n_tokens + t) * 2] = ks_exp(g);
+  a->gb[(h * a->n_tokens + t) * 2 + 1] = ks_sigmoid(ab[a->v_heads + h]);
 }
 
 static void run(const void *args, int32_t part, int32_t n_parts) {
   const stk_gdn_pre_args *a = args;
+  const size_t key_bytes = (size_t)a->k_dim * sizeof(float);
   (void)n_parts;
   if (part != 0) return;
-  for (int64_t t = 0; t < a->n_tokens; ++t) {
-    for (int64_t h = 0; h < a->k_heads; ++h) key_head(a, t, h);
-    for (int64_t h = 0; h < a->v_heads; ++h) value_head(a, t, h);
+  for (int64_t h = 0; h < a->k_heads && a->kinds & STK_GDN_KEYS; ++h) {
+    for (int64_t row = 0; row < 2; ++row)
+      memcpy(key_row(a, h, row - 2), a->k_tail + (row * a->k_heads + h) * a->k_dim, key_bytes);
+    for (int64_t t = 0; t < a->n_tokens; ++t) key_head(a, t, h);
+    for (int64_t row = 0; row < 2; ++row)
+      memcpy(a->k_tail + (row * a->k_heads + h) * a->k_dim, key_row(a, h, a->n_tokens - 2 + row),
+             key_bytes);
   }
-  int64_t channels = n_channels(a);
+  for (int64_t t = 0; t < a->n_tokens; ++t)
+    for (int64_t h = 0; h < a->v_heads; ++h) {
+      if (a->kinds & STK_GDN_VALUES) value_head(a, t, h);
+      if (a->kinds & STK_GDN_GATES) gate(a, t, h);
+    }
+  const int64_t channels = n_channels(a), keys = 2 * (int64_t)a->k_heads * a->k_dim;
   for (int64_t c = 0; c < channels; ++c) {
+    if (!(a->kinds & (c < keys ? STK_GDN_KEYS : STK_GDN_VALUES))) continue;
     float next[STK_CONV_TAPS_MAX];
     for (int64_t j = 0; j < a->n_taps - 1; ++j)
       next[j] = raw(a, a->n_tokens - (a->n_taps - 1) + j, c);

@@ -1,5 +1,5 @@
 /* isa: scalar avx2 avx512
- * ple_conv -- 64 channels at a time run through all tokens. */
+ * ple_conv -- a run of channels at a time goes through all tokens. */
 #include "ple_conv/ple_conv.h"
 
 #include "common/k_conv.h"
@@ -15,7 +15,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
     int n = (int)(end - c < K_CONV_RUN ? end - c : K_CONV_RUN);
     k_conv_taps(&v, c, n, taps);
     for (int64_t t = 0; t < a->n_tokens; ++t) {
-      k_conv_token(&v, t, c, n, taps, y);
+      k_conv_token(&v, t, c, n, taps, 0, y);
       const float *gv = a->gv + t * C + c;
       float *r = a->r + t * C + c;
       int i = 0;

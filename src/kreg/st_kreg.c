@@ -14,7 +14,9 @@
 #define STK_ROW(op, levels) \
   extern const stk_op stk_##op##_op; \
   levels(op)
+#define STK_TAG(op, level, tag) VARIANT(op, level##_##tag)
 #include "ops.inc"
+#undef STK_TAG
 #undef STK_ROW
 #undef VARIANT
 
@@ -26,9 +28,23 @@ static const struct {
 } table[ST_OPS] = {
 #define VARIANT(op, variant) &stk_##op##__##variant,
 #define STK_ROW(op, levels) {&stk_##op##_op, {levels(op) NULL}},
+#define STK_TAG(op, level, tag)
 #include "ops.inc"
+#undef STK_TAG
 #undef STK_ROW
 #undef VARIANT
+};
+
+static const struct {
+  st_op op;
+  const stk_kernel *kernel;
+} tagged[] = {
+#define STK_ROW(op, levels)
+#define STK_TAG(op, level, tag) {ST_OP_##op, &stk_##op##__##level##_##tag},
+#include "ops.inc"
+#undef STK_TAG
+#undef STK_ROW
+    {ST_OPS, NULL},
 };
 
 const stk_op *st_kreg_op(st_op op) { return table[op].op; }
@@ -40,7 +56,13 @@ int st_kreg_op_by_name(const char *name) {
 }
 
 const stk_kernel *st_kreg_variant(st_op op, int32_t index) {
-  return index < VARIANTS_MAX ? table[op].variant[index] : NULL;
+  int32_t n_levels = 0;
+  while (n_levels < VARIANTS_MAX && table[op].variant[n_levels]) ++n_levels;
+  if (index < n_levels) return table[op].variant[index];
+  index -= n_levels;
+  for (size_t i = 0; i < sizeof tagged / sizeof *tagged; ++i)
+    if (tagged[i].op == op && index-- == 0) return tagged[i].kernel;
+  return NULL;
 }
 
 void st_kernel_set_choose(st_kernel_set *set, st_cpu_level level) {

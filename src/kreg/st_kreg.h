@@ -9,7 +9,9 @@
 
 typedef enum st_op {
 #define STK_ROW(op, levels) ST_OP_##op,
+#define STK_TAG(op, level, tag)
 #include "ops.inc"
+#undef STK_TAG
 #undef STK_ROW
   ST_OPS
 } st_op;
@@ -18,8 +20,8 @@ const stk_op *st_kreg_op(st_op op);
 /* -1 if there is no such op. */
 int st_kreg_op_by_name(const char *name);
 
-/* Variants of an op, the plainest first; NULL past the end. The oracle is not
- * among them. */
+/* Variants of an op: one a CPU level, the plainest first, then the tagged ones;
+ * NULL past the end. The oracle is not among them. */
 const stk_kernel *st_kreg_variant(st_op op, int32_t index);
 
 /* A chosen kernel for each op: a value that is passed, never a global. */
@@ -27,7 +29,7 @@ typedef struct st_kernel_set {
   const stk_kernel *kernel[ST_OPS];
 } st_kernel_set;
 
-/* For each op, its best variant that needs at most this CPU level. */
+/* For each op, its best untagged variant that needs at most this CPU level. */
 void st_kernel_set_choose(st_kernel_set *set, st_cpu_level level);
 
 #endif

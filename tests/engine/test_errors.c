@@ -609,7 +609,8 @@ static void test_plan_rows(void **state) {
          &err);
     check_plan_rows(&plan);
     assert_int_equal(plan_bytes(&plan, "weights (mapped)"), info.weight_bytes);
-    assert_int_equal(plan_bytes(&plan, "gdn state"), 4 * 6 * 6 * 128 * 128);
+    assert_int_equal(plan_bytes(&plan, "gdn state"), 4 * 6 * 6 * 132 * 128);
+    assert_int_equal(plan_bytes(&plan, "gdn keys"), 4 * 6 * 2 * 2 * 128);
     assert_int_equal(plan_bytes(&plan, "gdn history"), 4 * 6 * 3 * 1280);
     assert_int_equal(plan_bytes(&plan, "k cache"), 4 * 2 * n * 256);
     assert_int_equal(plan_bytes(&plan, "v cache"), 4 * 2 * n * 256);

@@ -212,6 +212,19 @@ static void copy_columns(const float *from, int64_t stride, int64_t width, int32
     memcpy(to + t * width, from + t * stride, (size_t)width * sizeof(float));
 }
 
+/* The state as the reference has it, [Hv][D][D] with D = 128. */
+static void check_state(const char *what, const float *state, const float *keys, int32_t position,
+                        int32_t k_heads, int32_t v_heads, const float *want) {
+  enum { D = 128 };
+  const size_t n = (size_t)v_heads * D * D;
+  float *got = malloc(n * sizeof *got);
+  for (size_t e = 0; e < n; ++e)
+    got[e] = stk_gdn_state_at(state, keys, position, k_heads, v_heads, D, D, (int32_t)(e / (D * D)),
+                              (int32_t)(e / D % D), (int32_t)(e % D));
+  check_distance(what, got, want, n, HIDDEN_BOUND);
+  free(got);
+}
+
 static void watch_gdn0(const watcher *w, const st_call *call) {
   const qwen4_scratch *s = &w->session->scratch;
   const qwen4_config *c = &w->session->model->config;
@@ -226,9 +239,15 @@ static void watch_gdn0(const watcher *w, const st_call *call) {
     check_tail(w, "gdn0", "b", one, heads);
     free(one);
   } else if (strcmp(call->kernel->op, "gdn_scan") == 0) {
-    check_tail(w, "gdn0", "o", s->o, values);
-    check_distance("gdn0.state", w->session->state.layers[0].gdn, floats("gdn0", "state"),
-                   (size_t)find("gdn0", "state")->n_elems, HIDDEN_BOUND);
+    float *o = malloc((size_t)w->T * (size_t)values * sizeof *o);
+    for (int32_t t = 0; t < w->T; ++t)
+      for (int64_t h = 0; h < heads; ++h)
+        memcpy(o + t * values + h * c->gdn_v_dim, s->o + (h * w->T + t) * c->gdn_v_dim,
+               (size_t)c->gdn_v_dim * sizeof *o);
+    check_tail(w, "gdn0", "o", o, values);
+    free(o);
+    check_state("gdn0.state", w->session->state.layers[0].gdn, w->session->state.layers[0].gdn_keys,
+                w->T, c->gdn_k_heads, c->gdn_v_heads, floats("gdn0", "state"));
   } else if (strcmp(call->kernel->op, "gdn_post") == 0) {
     check_tail(w, "gdn0", "y", s->gdn_y, values);
   } else if (strcmp(call->kernel->op, "linear") == 0 &&
@@ -289,11 +308,21 @@ static void test_stages(void **state) {
 
 /* ---- the gated delta net at the released head size, 4 key and 12 value heads ---- */
 
+/* The recording starts from a state, at an even position. */
+static void import_state(const float *from, float *state, int32_t heads) {
+  enum { D = 128, ROWS = D + STK_GDN_TILE_ROWS };
+  for (int32_t h = 0; h < heads; ++h)
+    for (int32_t i = 0; i < D; ++i)
+      for (int32_t j = 0; j < D; ++j)
+        state[((h * (D / STK_GDN_TILE) + j / STK_GDN_TILE) * ROWS + i) * STK_GDN_TILE +
+              j % STK_GDN_TILE] = from[(h * D + i) * D + j];
+}
+
 static void test_gdn_heads(void **state) {
   enum { T = 5, HK = 4, HV = 12, D = 128, C = 2 * HK * D + HV * D, TAPS = 4 };
-  static float ab[T * 2 * HV], history[3 * C], qn[T * HK * D], kn[T * HK * D], vc[T * HV * D];
-  static float gb[T * HV * 2], kq[T * HK], o[T * HV * D], y[T * HV * D], s[HV * D * D];
-  static float g_got[T * HV], beta_got[T * HV];
+  static float ab[T * 2 * HV], history[3 * C], qn[T * HK * D], kn[(T + 2) * HK * D], vc[T * HV * D];
+  static float gb[T * HV * 2], kq[T * HK * 3], o[T * HV * D], y[T * HV * D], keys[2 * HK * D];
+  static float s[HV * D * (D + STK_GDN_TILE_ROWS)], row_major[T * HV * D], g_got[T * HV], beta_got[T * HV];
   st_safetensors *file;
   strata_error err;
   (void)state;
@@ -305,27 +334,29 @@ static void test_gdn_heads(void **state) {
       ab[t * 2 * HV + HV + h] = GOLDEN("b")[t * HV + h];
     }
   memcpy(history, GOLDEN("history"), sizeof history);
-  memcpy(s, GOLDEN("state_in"), sizeof s);
+  import_state(GOLDEN("state_in"), s, HV);
   const st_kernel_set *set = &fix.engine->kernels;
   set->kernel[ST_OP_gdn_pre]->run(
       &(stk_gdn_pre_args){GOLDEN("qkv"), ab, GOLDEN("conv_weight"), GOLDEN("A_log"),
-                          GOLDEN("dt_bias"), history, qn, kn, vc, gb, kq, T, HK, HV, D, D, TAPS}, 0, 1);
+                          GOLDEN("dt_bias"), history, keys, qn, kn, vc, gb, kq, T, 0, HK, HV, D, D,
+                          TAPS, STK_GDN_ALL}, 0, 1);
   set->kernel[ST_OP_gdn_scan]->run(
-      &(stk_gdn_scan_args){qn, kn, vc, gb, kq, s, o, T, HK, HV, D, D}, 0, 1);
+      &(stk_gdn_scan_args){qn, kn, vc, gb, kq, s, o, T, 0, HK, HV, D, D}, 0, 1);
   set->kernel[ST_OP_gdn_post]->run(
       &(stk_gdn_post_args){o, GOLDEN("z"), GOLDEN("gamma"), y, T, HV, D, 1e-6f}, 0, 1);
-  for (int i = 0; i < T * HV; ++i) {
-    g_got[i] = logf(gb[2 * i]);
-    beta_got[i] = gb[2 * i + 1];
-  }
   for (int t = 0; t < T; ++t)
-    check_distance("conv_out (values)", vc + t * HV * D, GOLDEN("conv_out") + t * C + 2 * HK * D,
-                   HV * D, HIDDEN_BOUND);
+    for (int h = 0; h < HV; ++h) {
+      g_got[t * HV + h] = logf(gb[2 * (h * T + t)]);
+      beta_got[t * HV + h] = gb[2 * (h * T + t) + 1];
+      check_distance("conv_out (values)", vc + (h * T + t) * D,
+                     GOLDEN("conv_out") + t * C + 2 * HK * D + h * D, D, HIDDEN_BOUND);
+      memcpy(row_major + (t * HV + h) * D, o + (h * T + t) * D, D * sizeof(float));
+    }
   check_distance("g", g_got, GOLDEN("g"), T * HV, HIDDEN_BOUND);
   check_distance("beta", beta_got, GOLDEN("beta"), T * HV, HIDDEN_BOUND);
-  check_distance("o", o, GOLDEN("o"), T * HV * D, HIDDEN_BOUND);
+  check_distance("o", row_major, GOLDEN("o"), T * HV * D, HIDDEN_BOUND);
   check_distance("y", y, GOLDEN("y"), T * HV * D, HIDDEN_BOUND);
-  check_distance("state_out", s, GOLDEN("state_out"), HV * D * D, HIDDEN_BOUND);
+  check_state("state_out", s, keys, T, HK, HV, GOLDEN("state_out"));
 #undef GOLDEN
   st_safetensors_close(&file);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/st_mem.h"
+#include "gdn_scan/gdn_scan.h"
 #include "os/st_file.h"
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -21,7 +22,7 @@ typedef struct file_header {
 _Static_assert(sizeof(file_header) == 32, "the state file's header has no padding");
 
 static const char magic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'S', 'T'};
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 size_t qwen4_part_used(const qwen4_part *part, int32_t position) {
   return part->fixed_bytes + (size_t)(position / part->tokens_a_row) * part->row_bytes;
@@ -45,8 +46,8 @@ strata_status qwen4_state_describe(const qwen4_config *c, int32_t capacity, qwen
   int32_t n = 0, ple = 0;
   *parts = NULL;
   *n_parts = 0;
-  /* At most five parts a layer, the context and the logits. */
-  ST_TRY(st_calloc(&memory, (size_t)c->n_layers * 5 + 2, sizeof **parts, "the state", err));
+  /* At most six parts a layer, the context and the logits. */
+  ST_TRY(st_calloc(&memory, (size_t)c->n_layers * 6 + 2, sizeof **parts, "the state", err));
   qwen4_part *list = memory;
   for (int32_t l = 0; l < c->n_layers; ++l) {
     if (ple < c->n_ple && c->ple_layer[ple] == l) {
@@ -55,8 +56,10 @@ strata_status qwen4_state_describe(const qwen4_config *c, int32_t capacity, qwen
       ++ple;
     }
     if (c->layer_kind[l] == QWEN4_GDN) {
-      size_t head = (size_t)c->gdn_k_dim * (size_t)c->gdn_v_dim;
-      add_part(list, &n, "gdn state", l, (size_t)c->gdn_v_heads * head, 0, 1, capacity);
+      size_t keys = 2 * (size_t)c->gdn_k_heads * (size_t)c->gdn_k_dim;
+      add_part(list, &n, "gdn state", l,
+               stk_gdn_state_floats(c->gdn_v_heads, c->gdn_k_dim, c->gdn_v_dim), 0, 1, capacity);
+      add_part(list, &n, "gdn keys", l, keys, 0, 1, capacity);
       add_part(list, &n, "gdn history", l, (size_t)(c->gdn_taps - 1) * channels, 0, 1, capacity);
     } else {
       add_part(list, &n, "k cache", l, 0, kv, 1, capacity);
@@ -80,6 +83,7 @@ static void bind_views(qwen4_state *state) {
     qwen4_layer_state *layer = part->layer < 0 ? NULL : &state->layers[part->layer];
     if (strcmp(part->name, "gdn state") == 0) layer->gdn = data;
     else if (strcmp(part->name, "gdn history") == 0) layer->gdn_history = data;
+    else if (strcmp(part->name, "gdn keys") == 0) layer->gdn_keys = data;
     else if (strcmp(part->name, "k cache") == 0) layer->k_cache = data;
     else if (strcmp(part->name, "v cache") == 0) layer->v_cache = data;
     else if (strcmp(part->name, "block keys") == 0) layer->block_keys = data;

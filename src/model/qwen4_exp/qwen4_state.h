@@ -24,7 +24,8 @@ typedef struct qwen4_part {
 
 /* Views into the parts, for the plan. NULL where a layer has no such part. */
 typedef struct qwen4_layer_state {
-  float *gdn, *gdn_history;                     /* [Hv][Dk][Dv], [taps-1][C] */
+  float *gdn;                                   /* tiles, see gdn_scan.h */
+  float *gdn_history, *gdn_keys;                /* [taps-1][C], [2][Hk][Dk] */
   float *k_cache, *v_cache;                     /* [capacity][Hkv][D] */
   float *block_keys, *open_keys;                /* [capacity/ratio][Di], [ratio][Di] */
   float *ple_history;                           /* [(taps-1)*ngram_size][S*H] */

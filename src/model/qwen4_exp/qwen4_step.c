@@ -69,10 +69,10 @@ static void lay_out(const qwen4_config *c, int32_t n_tokens, layout *l, qwen4_sc
   s->z = take_floats(l, T * values);
   s->ab = take_floats(l, T * 2 * (size_t)c->gdn_v_heads);
   s->qn = take_floats(l, T * keys);
-  s->kn = take_floats(l, T * keys);
+  s->kn = take_floats(l, (T + 2) * keys);
   s->vc = take_floats(l, T * values);
   s->gb = take_floats(l, T * 2 * (size_t)c->gdn_v_heads);
-  s->kq = take_floats(l, T * (size_t)c->gdn_k_heads);
+  s->kq = take_floats(l, T * 3 * (size_t)c->gdn_k_heads);
   s->o = take_floats(l, T * values);
   s->gdn_y = take_floats(l, T * values);
 
@@ -231,13 +231,17 @@ static strata_status gdn_block(builder *b, const qwen4_gdn *g, const qwen4_layer
   in.out[2].y_stride = in.out[3].y_stride = 2 * c->gdn_v_heads;
   ST_TRY(st_plan_add(b->plan, ST_OP_linear, &in, b->T, b->layer, b->err));
   ST_TRY(ADD(b, gdn_pre, .qkv = s->qkv, .ab = s->ab, .conv_w = g->conv, .a_log = g->a_log,
-             .dt_bias = g->dt_bias, .history = state->gdn_history, .qn = s->qn, .kn = s->kn,
-             .vc = s->vc, .gb = s->gb, .kq = s->kq, .n_tokens = b->T, .k_heads = c->gdn_k_heads,
-             .v_heads = c->gdn_v_heads, .k_dim = c->gdn_k_dim, .v_dim = c->gdn_v_dim,
-             .n_taps = c->gdn_taps));
-  ST_TRY(ADD(b, gdn_scan, .qn = s->qn, .kn = s->kn, .vc = s->vc, .gb = s->gb, .kq = s->kq,
-             .state = state->gdn, .o = s->o, .n_tokens = b->T, .k_heads = c->gdn_k_heads,
-             .v_heads = c->gdn_v_heads, .k_dim = c->gdn_k_dim, .v_dim = c->gdn_v_dim));
+             .dt_bias = g->dt_bias, .history = state->gdn_history, .k_tail = state->gdn_keys,
+             .qn = s->qn, .kn = s->kn, .vc = s->vc, .gb = s->gb, .kq = s->kq, .n_tokens = b->T,
+             .pos0 = b->w->state->position, .k_heads = c->gdn_k_heads, .v_heads = c->gdn_v_heads,
+             .k_dim = c->gdn_k_dim, .v_dim = c->gdn_v_dim, .n_taps = c->gdn_taps,
+             .kinds = STK_GDN_ALL));
+  const stk_gdn_scan_args scan = {
+      .qn = s->qn, .kn = s->kn, .vc = s->vc, .gb = s->gb, .kq = s->kq, .state = state->gdn,
+      .o = s->o, .n_tokens = b->T, .pos0 = b->w->state->position, .k_heads = c->gdn_k_heads,
+      .v_heads = c->gdn_v_heads, .k_dim = c->gdn_k_dim, .v_dim = c->gdn_v_dim};
+  const st_op recurrence = b->T == 1 ? ST_OP_gdn_step : ST_OP_gdn_scan;
+  ST_TRY(st_plan_add(b->plan, recurrence, &scan, b->T, b->layer, b->err));
   ST_TRY(ADD(b, gdn_post, .o = s->o, .z = s->z, .gain = g->gain, .y = s->gdn_y, .n_tokens = b->T,
              .v_heads = c->gdn_v_heads, .v_dim = c->gdn_v_dim, .eps = c->rms_eps));
   return output(b, g->out, s->gdn_y);

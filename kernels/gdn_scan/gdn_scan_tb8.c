@@ -1,0 +1,9 @@
+/* isa: avx2 avx512
+ * gdn_scan, tb8: blocks of 8 tokens, each through all strips of a part. */
+#define STRIP DEFAULT_STRIP
+#define PAIRS 1
+#define BLOCK 8
+#define PREFETCH 0
+#include "gdn_scan/gdn_scan_strip.h"
+
+STK_KERNEL_TAGGED(gdn_scan, tb8, STK_GDN_SCAN_CONTRACT, stk_gdn_scan_args, STK_EXACT, run);
