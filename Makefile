@@ -45,7 +45,7 @@ FLAGS_avx2   := -mavx2 -mfma -mf16c
 FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
 
 # ---- sources -----------------------------------------------------------------
-LIB_SRC    := $(wildcard src/*/*.c src/*/*/*.c)
+LIB_SRC    := $(wildcard src/*/*.c src/*/*/*.c lab/*.c)
 CLI_SRC    := $(wildcard cli/*.c)
 OP_SRC     := $(wildcard kernels/*/*_op.c)
 ORACLE_SRC := $(wildcard kernels/*/*_oracle.c)
@@ -83,6 +83,11 @@ $(BUILD)/libstrata.so.$(VERSION): $(ALL_OBJ)
 	$(Q)$(CC) $(LINK) -shared -Wl,-soname,libstrata.so.$(SOVERSION) -Wl,-Bsymbolic -o $@ $(ALL_OBJ) $(PKG_LIBS)
 
 $(BUILD)/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	@echo '  CC    $@'
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
+
+$(BUILD)/lab/%.o: lab/%.c
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<

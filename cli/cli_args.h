@@ -48,7 +48,7 @@ typedef struct cli_command {
   strata_status (*run)(const void *args, const cli_words *words, strata_error *err);
 } cli_command;
 
-extern const cli_command cmd_run, cmd_chat, cmd_tokenize, cmd_logits, cmd_ppl, cmd_info;
+extern const cli_command cmd_run, cmd_chat, cmd_tokenize, cmd_logits, cmd_ppl, cmd_info, cmd_lab;
 
 /* fills args (defaults, then what argv says) and *words, whose items are argv's
  * own array, reordered. *help: --help was met; the rest is then not looked at. */

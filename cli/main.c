@@ -9,7 +9,8 @@
 #include "core/st_error.h"
 
 static const cli_command *const commands[] = {&cmd_run,    &cmd_chat, &cmd_tokenize,
-                                              &cmd_logits, &cmd_ppl,  &cmd_info};
+                                              &cmd_logits, &cmd_ppl,  &cmd_info,
+                                              &cmd_lab};
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static const char *command_name(const void *user, size_t index) {

@@ -1,0 +1,32 @@
+/* The parity suite: named tests, a line each, that need no model.
+ *
+ * For every op, each variant that this CPU can run against the oracle: all the
+ * op's cases, several seeds, 1, 2, 3 and 7 parts, two poison patterns, guards. For
+ * the gated delta net also the suite of lab_gdn.c. */
+#ifndef LAB_CHECK_H
+#define LAB_CHECK_H
+
+#include "core/st_error.h"
+
+/* Where results go: one call a test. detail is NULL for a pass. */
+typedef void lab_report(void *user, const char *name, const char *detail);
+
+/* Runs the tests of one op by name, of a group ("gdn", "qsa", ...: all ops whose
+ * name begins with it), or of all (NULL). Counts into n_passed and n_failed. ARG
+ * if nothing has that name. */
+strata_status lab_check(const char *what, lab_report *report, void *user, int32_t *n_passed,
+                        int32_t *n_failed, strata_error *err);
+
+/* What lab_check and its suites share: reports one result and counts it. */
+typedef struct lab_tally {
+  lab_report *report;
+  void *user;
+  int32_t n_passed, n_failed;
+} lab_tally;
+
+void lab_tally_add(lab_tally *tally, const char *name, const char *detail);
+
+/* The pipeline gdn_pre, gdn_scan or gdn_step, gdn_post as a whole. */
+strata_status lab_check_gdn(lab_tally *tally, strata_error *err);
+
+#endif
