@@ -165,9 +165,9 @@ K_INLINE void k_gemv_block(const stk_matrix *w, stk_dtype dtype, const float *x,
       rows[b][i] = (const uint8_t *)w->data + (size_t)(row0 + r) * row_bytes;
     }
   /* A chunk touches one line in each of many rows, which the hardware does not
-   * see coming: ask for what is 512 bytes further on in each row, and past its
+   * see coming: ask for what is 256 bytes further on in each row, and past its
    * end in the row of the next group. */
-  const size_t distance = row_bytes < 512 ? row_bytes : 512;
+  const size_t distance = row_bytes < 256 ? row_bytes : 256;
   const int chunk = k_chunk(dtype);
   vf total[K_GEMV_BLOCKS];
   for (int b = 0; b < n_blocks; ++b) total[b] = vf_zero();
