@@ -391,7 +391,7 @@ static void check_headers(const damage *d) {
   memcpy(&parts, d->image + 24, sizeof parts);
   memcpy(&first, d->image + 32, sizeof first);
   check_sealed(d, 0, "STRATAXX", 8, STRATA_FORMAT, "another magic");
-  check_sealed(d, 8, &(uint32_t){2}, 4, STRATA_FORMAT, "another version");
+  check_sealed(d, 8, &(uint32_t){3}, 4, STRATA_FORMAT, "another version");
   check_sealed(d, 12, &(int32_t){-1}, 4, STRATA_FORMAT, "a negative position");
   check_sealed(d, 12, &(int32_t){41}, 4, STRATA_FORMAT, "one token more than the parts hold");
   check_sealed(d, 12, &(int32_t){39}, 4, STRATA_FORMAT, "one token less than the parts hold");
