@@ -241,6 +241,12 @@ check() {
 
 # ---- parts of check-full ---------------------------------------------------------
 
+part_instructions() {
+  title "instructions (callgrind)"
+  part=instructions
+  cases instructions 300 tests/instructions/test_instructions.sh "$build"
+}
+
 cpu_levels() { sed -n 's/^ST_CPU_LEVEL(\([a-z0-9]*\),.*/\1/p' src/os/st_cpu_levels.inc; }
 
 # part_levels WHAT GROUP...: the programs of the groups in dir, at each level.
@@ -309,6 +315,7 @@ part_math_full() {
 check_full() {
   check
   dir=$build
+  part_instructions
   part_levels "" golden engine
   if build_as sanitize tests; then
     title "tests (ASan, UBSan)"

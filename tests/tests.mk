@@ -43,7 +43,7 @@ $(REPLAY_BIN): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUIL
 
 .PRECIOUS: $(BUILD)/tests/%.o
 unit: $(filter $(BUILD)/tests/unit/%,$(TEST_BIN))
-tests: $(TEST_BIN) $(BUILD)/tests/math/test_math
+tests: $(TEST_BIN) $(BUILD)/tests/math/test_math $(BUILD)/tests/instructions/scan_repeat
 replays: $(REPLAY_BIN)
 fuzzers: $(FUZZ_BIN)
 

@@ -45,6 +45,7 @@ fi
 # libFuzzer is a part of clang's run-time library, a package of its own.
 if [ "$wanted" = full ]; then
   want clang has_command clang
+  want valgrind has_command valgrind
   want libclang-rt-dev sh -c 'test -n "$(find /usr/lib/llvm-* -name "libclang_rt.fuzzer-*.a" 2>/dev/null)"'
 fi
 missing=${missing# }
