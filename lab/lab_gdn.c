@@ -118,7 +118,8 @@ static void run_window(layer *l, int32_t T, const route *r) {
   run_parts(T == 1 ? r->step : r->scan, &scan, r->n_parts);
   stk_gdn_post_args post = {.o = l->o, .z = l->z + (int64_t)l->position * l->hv * D,
                             .gain = l->gain, .y = l->y + (int64_t)l->position * l->hv * D,
-                            .n_tokens = T, .v_heads = l->hv, .v_dim = D, .eps = 1e-6f};
+                            .n_tokens = T, .v_heads = l->hv, .v_dim = D, .eps = 1e-6f,
+                            .outputs = STK_POST_F32};
   run_parts(r->post, &post, r->n_parts);
   l->position += T;
 }

@@ -97,7 +97,8 @@ static void make_calls(calls *c, bench *b, const job *j) {
                               b->k_tail, b->qn, b->kn, b->vc, b->gb, b->kq, T, j->pos0, HK, HV, D,
                               D, TAPS, STK_GDN_ALL};
   c->scan = (stk_gdn_scan_args){b->qn, b->kn, b->vc, b->gb, b->kq, state, b->o, T, j->pos0, HK, HV, D, D};
-  c->post = (stk_gdn_post_args){b->o, b->z, b->gain, b->y, T, HV, D, 1e-6f};
+  c->post = (stk_gdn_post_args){.o = b->o, .z = b->z, .gain = b->gain, .y = b->y, .n_tokens = T,
+                                .v_heads = HV, .v_dim = D, .eps = 1e-6f, .outputs = STK_POST_F32};
   const stk_kernel *scan = j->scan ? j->scan : b->set.kernel[T == 1 ? ST_OP_gdn_step : ST_OP_gdn_scan];
   if (j->stage == STAGE_PRE || j->stage == STAGE_ALL) add_call(c, b, b->set.kernel[ST_OP_gdn_pre], &c->pre, T);
   if (j->stage == STAGE_SCAN || j->stage == STAGE_ALL) add_call(c, b, scan, &c->scan, T);

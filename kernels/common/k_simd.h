@@ -12,13 +12,16 @@
  *
  * Every operation is one IEEE-754 binary32 operation a lane, round to nearest
  * even. vf_fma(a, b, c) is a * b + c with one rounding. Comparisons with a NaN
- * are false. vf_select(m, a, b) is a where m holds, else b. Another level adds
+ * are false. vf_select(m, a, b) is a where m holds, else b. vf_store_half rounds
+ * to fp16, nearest even. Another level adds
  * its branch here and its row in src/os/st_cpu_levels.inc. */
 #ifndef K_SIMD_H
 #define K_SIMD_H
 
 #include <stdint.h>
 #include <string.h>
+
+#include "common/k_math.h"
 
 /* Before a loop of a few fixed steps whose vectors must stay in registers. */
 #define K_UNROLL _Pragma("GCC unroll 32")
@@ -52,6 +55,9 @@ K_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 K_INLINE vi vf_bits(vf a) { return _mm512_castps_si512(a); }
 K_INLINE vf vi_float(vi a) { return _mm512_castsi512_ps(a); }
 K_INLINE vf vi_convert(vi a) { return _mm512_cvtepi32_ps(a); }
+K_INLINE void vf_store_half(uint16_t *p, vf a) {
+  _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 
 #elif defined(STK_LEVEL_avx2)
 
@@ -81,6 +87,9 @@ K_INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 K_INLINE vi vf_bits(vf a) { return _mm256_castps_si256(a); }
 K_INLINE vf vi_float(vi a) { return _mm256_castsi256_ps(a); }
 K_INLINE vf vi_convert(vi a) { return _mm256_cvtepi32_ps(a); }
+K_INLINE void vf_store_half(uint16_t *p, vf a) {
+  _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
 
 #elif defined(STK_LEVEL_scalar)
 
@@ -117,6 +126,7 @@ K_INLINE vf vi_float(vi a) {
   return b;
 }
 K_INLINE vf vi_convert(vi a) { return (float)a; }
+K_INLINE void vf_store_half(uint16_t *p, vf a) { *p = (uint16_t)ks_to_half(a); }
 
 #else
 #error "the Makefile names the CPU level with -DSTK_LEVEL_<level>"

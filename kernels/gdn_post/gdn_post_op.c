@@ -5,6 +5,10 @@ static const char *check(const void *args) {
   const stk_gdn_post_args *a = args;
   if (a->n_tokens < 1 || a->v_heads < 1 || a->v_dim < 1)
     return "gdn_post: n_tokens, v_heads, v_dim: at least 1 expected";
+  if (a->outputs < 1 || a->outputs > (STK_POST_F32 | STK_POST_F16))
+    return "gdn_post: outputs: f32, f16 or both expected";
+  if (a->gate != STK_GATE_SIGMOID && a->gate != STK_GATE_SILU)
+    return "gdn_post: gate: sigmoid or silu expected";
   return NULL;
 }
 
@@ -15,20 +19,24 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   tensors[1] = STK_TENSOR("z", a->z, n, STK_F32, STK_IN, STK_FILL_UNIFORM, -9, 9);
   tensors[2] = STK_TENSOR("gain", a->gain, a->v_dim, STK_F32, STK_IN, STK_FILL_UNIFORM, 0, 2);
   tensors[3] = STK_TENSOR("y", a->y, n, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
-  return 4;
+  tensors[4] = STK_TENSOR("yh", a->yh, n, STK_F16, STK_OUT, STK_FILL_NONE, 0, 0);
+  return 5;
 }
 
 static void work(const void *args, stk_work *w) {
   const stk_gdn_post_args *a = args;
   double elems = (double)a->n_tokens * a->v_heads * a->v_dim;
   w->flops += 37.0 * elems; /* two for the norm, three products, a sigmoid of 32 */
-  w->io_bytes += 12.0 * elems;
+  w->io_bytes += elems * (8.0 + (a->outputs & STK_POST_F32 ? 4.0 : 0.0) +
+                          (a->outputs & STK_POST_F16 ? 2.0 : 0.0));
 }
 
 static const stk_gdn_post_args cases[] = {
-    {.n_tokens = 5, .v_heads = 6, .v_dim = 128, .eps = 1e-6f},
-    {.n_tokens = 1, .v_heads = 48, .v_dim = 128, .eps = 1e-6f},
-    {.n_tokens = 3, .v_heads = 1, .v_dim = 96, .eps = 1e-5f},
+    {.n_tokens = 5, .v_heads = 6, .v_dim = 128, .eps = 1e-6f, .outputs = STK_POST_F32},
+    {.n_tokens = 5, .v_heads = 6, .v_dim = 128, .eps = 1e-6f, .outputs = STK_POST_F16},
+    {.n_tokens = 1, .v_heads = 48, .v_dim = 128, .eps = 1e-6f, .outputs = STK_POST_F32 | STK_POST_F16},
+    {.n_tokens = 3, .v_heads = 1, .v_dim = 96, .eps = 1e-5f, .gate = STK_GATE_SILU, .outputs = STK_POST_F32},
+    {.n_tokens = 2, .v_heads = 3, .v_dim = 35, .eps = 1e-5f, .gate = STK_GATE_SILU, .outputs = STK_POST_F16},
 };
 
 STK_OP(gdn_post, STK_GDN_POST_CONTRACT, stk_gdn_post_args, NULL);

@@ -8,9 +8,15 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   stk_slice((int64_t)a->n_tokens * a->v_heads, 1, part, n_parts, &begin, &end);
   for (int64_t i = begin; i < end; ++i) {
     int64_t t = i / a->v_heads, h = i % a->v_heads;
-    float *y = a->y + i * a->v_dim;
-    ko_rms_norm(a->o + (h * a->n_tokens + t) * a->v_dim, a->gain, a->eps, a->v_dim, y);
-    for (int64_t j = 0; j < a->v_dim; ++j) y[j] = y[j] * ks_sigmoid(a->z[i * a->v_dim + j]);
+    const float *o = a->o + (h * a->n_tokens + t) * a->v_dim;
+    float inv = ks_rsqrt(ko_tree32(o, o, a->v_dim) * (1.0f / (float)a->v_dim) + a->eps);
+    for (int64_t j = 0; j < a->v_dim; ++j) {
+      int64_t at = i * a->v_dim + j;
+      float gate = a->gate == STK_GATE_SILU ? ks_silu(a->z[at]) : ks_sigmoid(a->z[at]);
+      float y = ((o[j] * inv) * a->gain[j]) * gate;
+      if (a->outputs & STK_POST_F32) a->y[at] = y;
+      if (a->outputs & STK_POST_F16) a->yh[at] = (uint16_t)ks_to_half(y);
+    }
   }
 }
 

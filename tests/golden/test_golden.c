@@ -343,7 +343,8 @@ static void test_gdn_heads(void **state) {
   set->kernel[ST_OP_gdn_scan]->run(
       &(stk_gdn_scan_args){qn, kn, vc, gb, kq, s, o, T, 0, HK, HV, D, D}, 0, 1);
   set->kernel[ST_OP_gdn_post]->run(
-      &(stk_gdn_post_args){o, GOLDEN("z"), GOLDEN("gamma"), y, T, HV, D, 1e-6f}, 0, 1);
+      &(stk_gdn_post_args){.o = o, .z = GOLDEN("z"), .gain = GOLDEN("gamma"), .y = y, .n_tokens = T,
+                           .v_heads = HV, .v_dim = D, .eps = 1e-6f, .outputs = STK_POST_F32}, 0, 1);
   for (int t = 0; t < T; ++t)
     for (int h = 0; h < HV; ++h) {
       g_got[t * HV + h] = logf(gb[2 * (h * T + t)]);

@@ -243,7 +243,8 @@ static strata_status gdn_block(builder *b, const qwen4_gdn *g, const qwen4_layer
   const st_op recurrence = b->T == 1 ? ST_OP_gdn_step : ST_OP_gdn_scan;
   ST_TRY(st_plan_add(b->plan, recurrence, &scan, b->T, b->layer, b->err));
   ST_TRY(ADD(b, gdn_post, .o = s->o, .z = s->z, .gain = g->gain, .y = s->gdn_y, .n_tokens = b->T,
-             .v_heads = c->gdn_v_heads, .v_dim = c->gdn_v_dim, .eps = c->rms_eps));
+             .v_heads = c->gdn_v_heads, .v_dim = c->gdn_v_dim, .eps = c->rms_eps,
+             .gate = STK_GATE_SIGMOID, .outputs = STK_POST_F32));
   return output(b, g->out, s->gdn_y);
 }
 
