@@ -49,6 +49,8 @@ expect_json() {
   jq -e "$1" out >/dev/null 2>jq_err || fail "JSON lacks $1: $(head -c 200 out) $(cat jq_err)"
 }
 need() { command -v "$1" >/dev/null 2>&1 || { skip "there is no $1"; return 1; }; }
+# A bare root may have no pseudo-terminals.
+need_terminals() { [ -c /dev/ptmx ] && [ -d /dev/pts ] || { skip "there are no pseudo-terminals"; return 1; }; }
 
 # Waits up to 20 seconds until a command succeeds.
 wait_until() {
@@ -550,6 +552,24 @@ case_info_json() {
 
 # ---- pipes, signals and terminals ----------------------------------------------
 
+case_lab_list() {
+  run lab list gdn_scan
+  expect_rc 0
+  expect_quiet
+  expect_in out chosen
+  [ "$(grep -c '^gdn_scan ' out)" -ge 3 ] || fail "fewer than three variants: $(cat out)"
+  run lab list nosuch; expect_error 2 "lab list: nosuch"
+}
+case_lab_check() {
+  run lab check hc_mix moe_route
+  expect_rc 0
+  expect_quiet
+  [ "$(grep -c '^PASS ' out)" -ge 2 ] || fail "fewer than two tests: $(cat out)"
+  tail -n 1 out | grep -q '^ALL PASS \([0-9]*\)/\1$' || fail "the last line is '$(tail -n 1 out)'"
+  run lab check nosuch; expect_error 2 "lab check: nosuch"
+  run lab; expect_error 2 "list, check or roof"
+}
+
 case_broken_pipe() {
   "$strata" run -m "$model" -p "$prompt" -n 100000 --ignore-eos 2>err | head -c 4 >/dev/null
   rc=${PIPESTATUS[0]}
@@ -631,14 +651,14 @@ on_terminal() {
 }
 
 case_progress_on_a_terminal() {
-  need script && need timeout || return
+  need script && need timeout && need_terminals || return
   on_terminal
   expect_in terminal "running"
   grep -qF "$(printf '\033[32m')" terminal || fail "the bar is not coloured"
 }
 
 case_no_color() {
-  need script && need timeout || return
+  need script && need timeout && need_terminals || return
   on_terminal NO_COLOR=1
   expect_in terminal "running"
   ! grep -qF "$(printf '\033')" terminal || fail "NO_COLOR is set and there is an escape"
