@@ -145,7 +145,8 @@ build_as() {
 plain_addresses=
 ! setarch "$(uname -m)" -R true 2>/dev/null || plain_addresses="setarch $(uname -m) -R"
 
-# programs GROUP LIMIT [NAME=VALUE...]: the test programs of tests/GROUP in dir.
+# programs GROUP LIMIT [NAME=VALUE...]: the test programs of tests/GROUP in dir,
+# but those that without names.
 programs() {
   local group=$1 limit=$2 source name wrap=
   shift 2
@@ -154,6 +155,7 @@ programs() {
   for source in tests/"$group"/test_*.c; do
     [ -e "$source" ] || { skip "$group" "there is no tests/$group/test_*.c"; return; }
     name=$(basename "$source" .c)
+    case " ${without:-} " in *" $name "*) continue ;; esac
     # shellcheck disable=SC2086
     cases "$group/$name" "$limit" env "$@" $wrap "$dir/tests/$group/$name"
   done
@@ -272,7 +274,11 @@ part_thread() {
     skip "thread sanitizer" "$(grep -m1 'FATAL: ThreadSanitizer' "$logs/thread.log")"
     return
   fi
+  # Some fifteen times as slow as without, test_windows would take half an hour; its
+  # threads are those of the other programs.
+  without=test_windows
   programs engine 900
+  without=
   programs golden 600
 }
 
@@ -316,7 +322,10 @@ check_full() {
   check
   dir=$build
   part_instructions
+  # test_windows goes through all levels by itself.
+  without=test_windows
   part_levels "" golden engine
+  without=
   if build_as sanitize tests; then
     title "tests (ASan, UBSan)"
     # Parity runs the kernels of all levels by itself, and what the engine tests

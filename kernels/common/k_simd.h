@@ -44,7 +44,6 @@ K_INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 K_INLINE vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 K_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 K_INLINE vm vf_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
-K_INLINE vm vf_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
 K_INLINE vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
 K_INLINE vi vi_set1(int32_t a) { return _mm512_set1_epi32(a); }
 K_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
@@ -76,7 +75,6 @@ K_INLINE vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 K_INLINE vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 K_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 K_INLINE vm vf_lt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
-K_INLINE vm vf_ge(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
 K_INLINE vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m); }
 K_INLINE vi vi_set1(int32_t a) { return _mm256_set1_epi32(a); }
 K_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
@@ -107,7 +105,6 @@ K_INLINE vf vf_div(vf a, vf b) { return a / b; }
 K_INLINE vf vf_sqrt(vf a) { return __builtin_sqrtf(a); }
 K_INLINE vf vf_fma(vf a, vf b, vf c) { return __builtin_fmaf(a, b, c); }
 K_INLINE vm vf_lt(vf a, vf b) { return a < b; }
-K_INLINE vm vf_ge(vf a, vf b) { return a >= b; }
 K_INLINE vf vf_select(vm m, vf a, vf b) { return m ? a : b; }
 K_INLINE vi vi_set1(int32_t a) { return a; }
 K_INLINE vi vi_add(vi a, vi b) { return (int32_t)((uint32_t)a + (uint32_t)b); }

@@ -173,10 +173,6 @@ strata_status st_pages_new(void **out, size_t n_bytes, const char *what, strata_
   return STRATA_OK;
 }
 
-void st_pages_clear(void *pages, size_t n_bytes) {
-  if (pages && n_bytes) madvise(pages, n_bytes, MADV_DONTNEED);
-}
-
 void st_pages_free(void *pages, size_t n_bytes) {
   if (pages) munmap(pages, n_bytes ? n_bytes : 1);
 }

@@ -36,8 +36,6 @@ void st_writer_close(st_writer **writer);
 /* Anonymous zeroed pages that take memory only once touched: a cache that may
  * grow to n_bytes without being copied. */
 strata_status st_pages_new(void **out, size_t n_bytes, const char *what, strata_error *err);
-/* Gives touched memory back; the pages read as zero again. */
-void st_pages_clear(void *pages, size_t n_bytes);
 void st_pages_free(void *pages, size_t n_bytes);
 
 #endif
