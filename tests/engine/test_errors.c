@@ -650,7 +650,10 @@ static void test_peak(void **state) {
   char output[128];
   long long peak, planned;
   (void)state;
-  if (UNDER_SANITIZER) skip(); /* its shadow memory is counted too */
+  if (UNDER_SANITIZER) {
+    print_message("a sanitizer's shadow memory would be counted too\n");
+    skip();
+  }
   run_self((const char *const[]){"test_errors", "--peak", NULL}, output, sizeof output);
   assert_int_equal(sscanf(output, "%lld %lld", &peak, &planned), 2);
   double ratio = (double)peak / (double)planned;
