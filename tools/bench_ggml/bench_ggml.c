@@ -128,6 +128,7 @@ int main(int argc, char **argv) {
   us.states = filled(LAYERS * stk_gdn_state_floats(HV, D, D), 0, 0);
   us.o = filled((size_t)T_MAX * HV * D, 0, 0);
   struct ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+  params.poll = 0; /* threads that spin while the other side runs would disturb it */
   struct ggml_threadpool *pool = ggml_threadpool_new(&params);
   for (int i = 0; i < N_LENGTHS; ++i) init_theirs(&peer[i], lengths[i], threads, pool);
 
@@ -135,8 +136,9 @@ int main(int argc, char **argv) {
     for (int i = 0; i < N_LENGTHS; ++i)
       for (int turn = 0; turn < 2; ++turn) {
         int theirs_now = (turn + round + 2) % 2 == 0;
-        /* The other side's threads still spin for a moment. */
+        /* Once untimed, so that each side's threads are awake. */
         double seconds = theirs_now ? run_theirs(&peer[i], lengths[i]) : run_ours(&us, lengths[i]);
+        seconds = theirs_now ? run_theirs(&peer[i], lengths[i]) : run_ours(&us, lengths[i]);
         if (round >= 0) times[theirs_now][i][round] = seconds;
       }
   printf("%6s %12s %12s %12s %12s %8s\n", "T", "ours best", "median us", "ggml best", "median us", "ratio");
