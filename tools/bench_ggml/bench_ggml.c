@@ -1,6 +1,6 @@
 /* Times ggml's GATED_DELTA_NET beside our gdn_scan, in one process and one run:
  * 16 key and 48 value heads of 128, f32 state, rounds in which every row of both
- * runs once, ggml first in even rounds. Built by run.sh; nothing of ggml is in
+ * runs once, ggml first in even rounds. Built by bench_ggml.sh; nothing of ggml is in
  * this tree. Prints best and median of each and the ratio of the medians.
  *
  *   bench_ggml THREADS ROUNDS

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds ggml beside strata and times its gated delta net with ours in one run.
 #
-#   tools/bench_ggml/run.sh [THREADS [ROUNDS]]      (2 threads, 15 rounds)
+#   tools/bench_ggml/bench_ggml.sh [THREADS [ROUNDS]]      (2 threads, 15 rounds)
 #
 # Needs pip, cmake, g++ and make. The source distribution of llama-cpp-python is
 # fetched by pip into BUILD/ggml and built there for this CPU; nothing of it is
