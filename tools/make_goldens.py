@@ -8,7 +8,8 @@ as recorded from the reference implementation, GREEDY the continuations that
 record_greedy.py made. Written are the tests' copies:
 
   strata-tiny.safetensors   stage recordings of the 300-token prompt keep their
-                            last 48 rows; NAME.greedy come from GREEDY;
+                            last 16 rows, hidden states their last 32;
+                            NAME.greedy come from GREEDY;
                             everything else is kept
   gdn_heads.safetensors     of the released shape (16 key, 48 value heads), the
                             key heads 0, 5, 10, 15 with their value heads
@@ -19,13 +20,16 @@ import numpy
 from safetensors.numpy import load_file, save_file
 
 STAGES = ("gdn0.a", "gdn0.b", "gdn0.o", "gdn0.out", "gdn0.qkv", "gdn0.y", "gdn0.z",
-          "qsa3.index_qk", "qsa3.k", "qsa3.v")
+          "qsa3.index_qk", "qsa3.k", "qsa3.v", "qsa3.attn_tail", "qsa3.out_tail", "qsa3.q_tail")
 KEY_HEADS, DIM = (0, 5, 10, 15), 128
 
 
 def trim_tiny(tensors, greedy):
     for name in STAGES:
-        tensors[name] = tensors[name][-48:].copy()
+        tensors[name] = tensors[name][-16:].copy()
+    for name in tensors:
+        if ".hidden." in name:
+            tensors[name] = tensors[name][-32:].copy()
     for name, ids in greedy.items():
         if not numpy.array_equal(tensors[name], ids):
             first = int(numpy.argmax(tensors[name] != ids))
