@@ -106,7 +106,7 @@ K_INLINE vf k_half_low(vi pair) {
 K_INLINE vf k_half_high(vi pair) { return _mm256_cvtph_ps(k_words(_mm256_srli_epi32(pair, 16))); }
 #endif
 
-/* Loads k_chunk(dtype) columns of VW weight rows and calls use(j, column) for
+/* Loads k_chunk(dtype) columns of VW weight rows and does USE(j, column) for
  * j = 0, 1, ... in ascending order; column holds the VW weights of column j.
  * A macro, so that the columns stay in registers. row(i) is the address of row
  * i's first column. */

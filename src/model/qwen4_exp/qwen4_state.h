@@ -55,7 +55,7 @@ strata_status qwen4_state_restore(qwen4_state *state, uint64_t fingerprint, cons
                                   strata_error *err);
 void qwen4_state_sha256(const qwen4_state *state, char hex[65]);
 
-/* Bytes in use by all parts of this name at a position; adds a part's row once. */
+/* Bytes of a part that are state after `position` tokens. */
 size_t qwen4_part_used(const qwen4_part *part, int32_t position);
 
 /* The parts that a config needs, without memory: for the memory plan. gives
