@@ -28,7 +28,9 @@ want() {
   "$@" || missing="$missing $package"
 }
 
-want gcc has_command "${CC:-cc}"
+# CC may bring a wrapper or flags along: its first word is the command.
+compiler=${CC:-cc}
+want gcc has_command "${compiler%% *}"
 # Without recommended packages the compiler comes without the C library's headers.
 want libc6-dev test -e /usr/include/stdlib.h
 want make has_command make
