@@ -131,7 +131,35 @@ typedef struct stk_tensor {
   double low, high;
 } stk_tensor;
 
-enum { STK_TENSORS_MAX = 24 };
+enum { STK_TENSORS_MAX = 24, STK_PARAMS_MAX = 12 };
+
+/* A number in the args struct that a user may set, by the name that the contract's
+ * shapes give it, the same in all ops:
+ *
+ *   T  tokens            Hk, Hv  key and value heads    N0 .. N4  rows of a matrix
+ *   pos0  first position Dk, Dv  their sizes            K   columns of it
+ *   S  residual streams  E, k    experts, used ones     C   channels
+ *   H  hidden size       F, Fs   their sizes, shared    taps  of a convolution
+ *   V  rows of a table   W  their width                 others as the contract has them
+ *
+ * A name with a bit is a switch: 1 if this bit of *slot is set, 0 if not. So "f32"
+ * of gdn_post asks for the f32 output beside the f16 one. */
+typedef struct stk_param {
+  const char *name;
+  int32_t *slot;
+  int32_t bit; /* 0: the parameter is *slot itself */
+} stk_param;
+
+static inline int32_t stk_param_get(const stk_param *param) {
+  return param->bit ? (*param->slot & param->bit) != 0 : *param->slot;
+}
+
+/* A switch takes 0 or 1. The op's settle and check come after the last one. */
+static inline void stk_param_set(const stk_param *param, int32_t value) {
+  if (!param->bit) *param->slot = value;
+  else if (value) *param->slot |= param->bit;
+  else *param->slot &= ~param->bit;
+}
 
 /* Operations and bytes of one run: the floor of its time is
  * max(flops / peak, bytes / bandwidth). A fused multiply-add is two flops;
@@ -156,17 +184,30 @@ typedef struct stk_op {
   /* Test shapes: n_cases args structs with NULL pointers. */
   const void *cases;
   int32_t n_cases;
+  /* Optional: fills params (at most STK_PARAMS_MAX); returns how many. */
+  int32_t (*params)(void *args, stk_param *params);
+  /* Optional: sets the fields that follow from the parameters, such as strides. */
+  void (*settle)(void *args);
+  /* Optional: args with NULL pointers, of the shape that timings take: that of the
+   * released model of 48 layers at T = 512. A table of which a call reads single
+   * rows, and experts whose weights a test makes, may be fewer, so that they fit:
+   * still many times what a cache holds. */
+  const void *released;
 } stk_op;
 
 /* Defines stk_<op>_op from the file-static check, tensors, work and cases and
- * the oracle's descriptor; PREPARE is a function or NULL. */
-#define STK_OP(op_, contract_, args_type_, prepare_)                                         \
+ * the oracle's descriptor; PREPARE is a function or NULL. The other optional
+ * fields follow by name: .params = params, .released = &released. */
+#define STK_OP(op_, contract_, args_type_, prepare_, ...)                                    \
   extern const stk_kernel stk_##op_##__oracle;                                               \
   const stk_op stk_##op_##_op = {                                                            \
       .name = #op_, .contract = (contract_), .args_bytes = sizeof(args_type_),               \
       .oracle = &stk_##op_##__oracle, .check = check, .tensors = tensors,                    \
       .prepare = (prepare_), .work = work, .cases = cases,                                   \
-      .n_cases = (int32_t)(sizeof cases / sizeof *cases)}
+      .n_cases = (int32_t)(sizeof cases / sizeof *cases), __VA_ARGS__}
+
+/* A row of an op's parameter list; FIELD is an int32_t in the args struct. */
+#define STK_PARAM(name_, field_) ((stk_param){(name_), &(field_), 0})
 
 /* A row of an op's tensor list; FIELD is a pointer in the args struct. */
 #define STK_TENSOR(name_, field_, n_, dtype_, role_, fill_, low_, high_) \

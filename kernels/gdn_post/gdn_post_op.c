@@ -39,4 +39,18 @@ static const stk_gdn_post_args cases[] = {
     {.n_tokens = 2, .v_heads = 3, .v_dim = 35, .eps = 1e-5f, .gate = STK_GATE_SILU, .outputs = STK_POST_F16},
 };
 
-STK_OP(gdn_post, STK_GDN_POST_CONTRACT, stk_gdn_post_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_gdn_post_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("Hv", a->v_heads);
+  params[n++] = STK_PARAM("Dv", a->v_dim);
+  params[n++] = (stk_param){"f32", &a->outputs, STK_POST_F32};
+  return n;
+}
+
+static const stk_gdn_post_args released = {
+    .n_tokens = 512, .v_heads = 48, .v_dim = 128, .eps = 1e-6f, .outputs = STK_POST_F16};
+
+STK_OP(gdn_post, STK_GDN_POST_CONTRACT, stk_gdn_post_args, NULL,
+       .params = params, .released = &released);

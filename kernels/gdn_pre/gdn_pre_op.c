@@ -40,12 +40,15 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
 
 static void work(const void *args, stk_work *w) {
   const stk_gdn_pre_args *a = args;
-  double qk = 2.0 * a->k_heads * a->k_dim, channels = qk + (double)a->v_heads * a->v_dim;
-  /* A silu is about 36 operations; norms and dots are seven a q or k element. */
-  w->flops += a->n_tokens * (channels * (2.0 * a->n_taps + 36.0) + 7.0 * qk);
+  double qk = a->kinds & STK_GDN_KEYS ? 2.0 * a->k_heads * a->k_dim : 0.0;
+  double channels = qk + (a->kinds & STK_GDN_VALUES ? (double)a->v_heads * a->v_dim : 0.0);
+  double gates = a->kinds & STK_GDN_GATES ? 2.0 * a->v_heads : 0.0;
+  /* A silu is about 36 operations; norms and dots are seven a q or k element; a decay
+   * and a write strength about 60 each. */
+  w->flops += a->n_tokens * (channels * (2.0 * a->n_taps + 36.0) + 7.0 * qk + 60.0 * gates);
   w->weight_bytes += 4.0 * channels * a->n_taps;
   w->state_bytes += 8.0 * channels * (a->n_taps - 1);
-  w->io_bytes += a->n_tokens * 8.0 * channels;
+  w->io_bytes += a->n_tokens * 8.0 * (channels + gates);
 }
 
 #define CASE(T, pos, hk, hv, dk, dv, taps, kinds_)                                                \
@@ -60,4 +63,20 @@ static const stk_gdn_pre_args cases[] = {
     CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_VALUES), CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_GATES),
 };
 
-STK_OP(gdn_pre, STK_GDN_PRE_CONTRACT, stk_gdn_pre_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_gdn_pre_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("pos0", a->pos0);
+  params[n++] = STK_PARAM("Hk", a->k_heads);
+  params[n++] = STK_PARAM("Hv", a->v_heads);
+  params[n++] = STK_PARAM("Dk", a->k_dim);
+  params[n++] = STK_PARAM("Dv", a->v_dim);
+  params[n++] = STK_PARAM("taps", a->n_taps);
+  return n;
+}
+
+static const stk_gdn_pre_args released = CASE(512, 0, 16, 48, 128, 128, 4, STK_GDN_ALL);
+
+STK_OP(gdn_pre, STK_GDN_PRE_CONTRACT, stk_gdn_pre_args, NULL,
+       .params = params, .released = &released);

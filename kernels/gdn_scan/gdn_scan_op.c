@@ -72,4 +72,19 @@ static const stk_gdn_scan_args cases[] = {
     CASE(36, 0, 1, 3, 96, 64),   CASE(5, 2, 1, 4, 160, 32),   CASE(4, 9, 16, 48, 128, 128),
 };
 
-STK_OP(gdn_scan, STK_GDN_SCAN_CONTRACT, stk_gdn_scan_args, prepare);
+static int32_t params(void *args, stk_param *params) {
+  stk_gdn_scan_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("pos0", a->pos0);
+  params[n++] = STK_PARAM("Hk", a->k_heads);
+  params[n++] = STK_PARAM("Hv", a->v_heads);
+  params[n++] = STK_PARAM("Dk", a->k_dim);
+  params[n++] = STK_PARAM("Dv", a->v_dim);
+  return n;
+}
+
+static const stk_gdn_scan_args released = CASE(512, 0, 16, 48, 128, 128);
+
+STK_OP(gdn_scan, STK_GDN_SCAN_CONTRACT, stk_gdn_scan_args, prepare,
+       .params = params, .released = &released);

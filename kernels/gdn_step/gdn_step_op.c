@@ -29,4 +29,18 @@ static const stk_gdn_step_args cases[] = {
     CASE(7, 3, 9, 160, 32),  CASE(6, 16, 48, 128, 128), CASE(5, 16, 64, 128, 128),
 };
 
-STK_OP(gdn_step, STK_GDN_STEP_CONTRACT, stk_gdn_step_args, prepare);
+static int32_t params(void *args, stk_param *params) {
+  stk_gdn_step_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("pos0", a->pos0);
+  params[n++] = STK_PARAM("Hk", a->k_heads);
+  params[n++] = STK_PARAM("Hv", a->v_heads);
+  params[n++] = STK_PARAM("Dk", a->k_dim);
+  params[n++] = STK_PARAM("Dv", a->v_dim);
+  return n;
+}
+
+static const stk_gdn_step_args released = CASE(0, 16, 48, 128, 128);
+
+STK_OP(gdn_step, STK_GDN_STEP_CONTRACT, stk_gdn_step_args, prepare,
+       .params = params, .released = &released);

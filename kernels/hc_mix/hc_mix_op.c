@@ -31,4 +31,15 @@ static const stk_hc_mix_args cases[] = {
     {.n_tokens = 2, .n_streams = 1, .hidden = 7},
 };
 
-STK_OP(hc_mix, STK_HC_MIX_CONTRACT, stk_hc_mix_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_hc_mix_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("S", a->n_streams);
+  params[n++] = STK_PARAM("H", a->hidden);
+  return n;
+}
+
+static const stk_hc_mix_args released = {.n_tokens = 512, .n_streams = 4, .hidden = 2560};
+
+STK_OP(hc_mix, STK_HC_MIX_CONTRACT, stk_hc_mix_args, NULL, .params = params, .released = &released);

@@ -44,4 +44,23 @@ static const stk_hc_norm_args cases[] = {
     {.n_tokens = 7, .n_streams = 1, .hidden = 33, .eps = 1e-5f, .inject_stride = 1},
 };
 
-STK_OP(hc_norm, STK_HC_NORM_CONTRACT, stk_hc_norm_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_hc_norm_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("S", a->n_streams);
+  params[n++] = STK_PARAM("H", a->hidden);
+  return n;
+}
+
+/* A row of inject is dense; without y there is none. */
+static void settle(void *args) {
+  stk_hc_norm_args *a = args;
+  if (a->inject_stride) a->inject_stride = a->n_streams;
+}
+
+static const stk_hc_norm_args released = {
+    .n_tokens = 512, .n_streams = 4, .hidden = 2560, .eps = 1e-6f, .inject_stride = 4};
+
+STK_OP(hc_norm, STK_HC_NORM_CONTRACT, stk_hc_norm_args, NULL,
+       .params = params, .settle = settle, .released = &released);

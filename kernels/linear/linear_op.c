@@ -71,4 +71,33 @@ static const stk_linear_args cases[] = {
              OUT(STK_BF16, 17, 300, 17, 2.0f, STK_ACT_SILU)}},
 };
 
-STK_OP(linear, STK_LINEAR_CONTRACT, stk_linear_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  static const char *const rows[] = {"N0", "N1", "N2", "N3", "N4"};
+  stk_linear_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("K", a->out[0].w.n_cols);
+  for (int32_t o = 0; o < a->n_outs; ++o) params[n++] = STK_PARAM(rows[o], a->out[o].w.n_rows);
+  return n;
+}
+
+/* All matrices have the columns of the first one; rows are dense. */
+static void settle(void *args) {
+  stk_linear_args *a = args;
+  a->x_stride = a->out[0].w.n_cols;
+  for (int32_t o = 0; o < a->n_outs; ++o) {
+    a->out[o].w.n_cols = a->out[0].w.n_cols;
+    a->out[o].y_stride = a->out[o].w.n_rows;
+  }
+}
+
+/* What a gated delta net layer reads from its input: q, k and v; z; a; b. */
+static const stk_linear_args released = {
+    .n_tokens = 512, .x_stride = 2560, .n_outs = 4,
+    .out = {OUT(STK_BF16, 10240, 2560, 10240, 1, STK_ACT_NONE),
+            OUT(STK_BF16, 6144, 2560, 6144, 1, STK_ACT_NONE),
+            OUT(STK_BF16, 48, 2560, 48, 1, STK_ACT_NONE),
+            OUT(STK_BF16, 48, 2560, 48, 1, STK_ACT_NONE)}};
+
+STK_OP(linear, STK_LINEAR_CONTRACT, stk_linear_args, NULL,
+       .params = params, .settle = settle, .released = &released);

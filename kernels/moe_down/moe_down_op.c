@@ -1,5 +1,8 @@
 /* moe_down: shapes, operation counts and test cases. */
+#include "common/k_routes.h"
 #include "moe_down/moe_down.h"
+
+#include <stdbool.h>
 
 static const char *check(const void *args) {
   const stk_moe_down_args *a = args;
@@ -13,12 +16,13 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   stk_moe_down_args *a = args;
   size_t T = (size_t)a->n_tokens, E = (size_t)a->n_experts, k = (size_t)a->n_used;
   size_t H = (size_t)a->hidden, F = (size_t)a->expert_ff, Fs = (size_t)a->shared_ff;
+  size_t distinct = (size_t)k_routes_distinct(a->n_experts, a->test_experts);
   int32_t n = 0;
   tensors[n++] = STK_TENSOR("h", a->h, T * k * F, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
   tensors[n++] = STK_TENSOR("h_shared", a->h_shared, T * Fs, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
   tensors[n++] = STK_TENSOR("weight", a->weight, T * k, STK_F32, STK_IN, STK_FILL_UNIFORM, 0, 1);
   tensors[n++] = STK_TENSOR("shared", a->shared, T, STK_F32, STK_IN, STK_FILL_UNIFORM, 0, 1);
-  tensors[n++] = STK_TENSOR("weights", a->test_data, (E * F + Fs) * H, a->dtype, STK_IN,
+  tensors[n++] = STK_TENSOR("weights", a->test_data, (distinct * F + Fs) * H, a->dtype, STK_IN,
                             STK_FILL_UNIFORM, -1, 1);
   tensors[n++] = STK_TENSOR("down", a->down, (E + 1) * sizeof *a->down, STK_U8, STK_IN,
                             STK_FILL_NONE, 0, 0);
@@ -29,25 +33,23 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
 
 static void prepare(void *args, uint64_t seed) {
   stk_moe_down_args *a = args;
-  const uint8_t *data = a->test_data;
+  const int32_t distinct = k_routes_distinct(a->n_experts, a->test_experts);
+  const size_t one = (size_t)a->expert_ff * (size_t)a->hidden * stk_dtype_bytes(a->dtype);
   for (int32_t e = 0; e <= a->n_experts; ++e) {
-    int32_t ff = e < a->n_experts ? a->expert_ff : a->shared_ff;
-    ((stk_matrix *)(uintptr_t)a->down)[e] = (stk_matrix){data, a->dtype, a->hidden, ff};
-    data += (size_t)ff * (size_t)a->hidden * stk_dtype_bytes(a->dtype);
+    bool shared = e == a->n_experts;
+    const uint8_t *data = (const uint8_t *)a->test_data +
+                          one * (size_t)(shared ? distinct : e % distinct);
+    ((stk_matrix *)(uintptr_t)a->down)[e] =
+        (stk_matrix){data, a->dtype, a->hidden, shared ? a->shared_ff : a->expert_ff};
   }
-  for (int32_t t = 0; t < a->n_tokens; ++t)
-    for (int32_t i = 0; i < a->n_used; ++i) {
-      uint64_t first = ((uint64_t)t * 7 + seed) % (uint64_t)(a->n_experts - a->n_used + 1) / 2;
-      ((int32_t *)(uintptr_t)a->expert)[t * a->n_used + i] = (int32_t)first + i;
-    }
+  k_routes_fill((int32_t *)(uintptr_t)a->expert, a->n_tokens, a->n_used, a->n_experts, seed);
 }
 
 static void work(const void *args, stk_work *w) {
   const stk_moe_down_args *a = args;
   double one = (double)a->expert_ff * a->hidden, shared = (double)a->shared_ff * a->hidden;
-  double most = (double)a->n_tokens * a->n_used;
   w->flops += 2.0 * a->n_tokens * (a->n_used * (one + a->hidden) + shared + a->hidden);
-  w->weight_bytes += ((most < a->n_experts ? most : a->n_experts) * one + shared) *
+  w->weight_bytes += (k_routes_touched(a->n_tokens, a->n_used, a->n_experts) * one + shared) *
                      (double)stk_dtype_bytes(a->down ? a->down->dtype : a->dtype);
   w->io_bytes += 4.0 * a->n_tokens * (a->hidden + (double)a->n_used * a->expert_ff + a->shared_ff);
 }
@@ -62,4 +64,22 @@ static const stk_moe_down_args cases[] = {
     CASE(1, 4, 2, 130, 600, 33, STK_F32),
 };
 
-STK_OP(moe_down, STK_MOE_DOWN_CONTRACT, stk_moe_down_args, prepare);
+static int32_t params(void *args, stk_param *params) {
+  stk_moe_down_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("E", a->n_experts);
+  params[n++] = STK_PARAM("k", a->n_used);
+  params[n++] = STK_PARAM("H", a->hidden);
+  params[n++] = STK_PARAM("F", a->expert_ff);
+  params[n++] = STK_PARAM("Fs", a->shared_ff);
+  return n;
+}
+
+/* Weights of 64 experts, 210 MB of them, each serving eight. */
+static const stk_moe_down_args released = {
+    .n_tokens = 512, .n_experts = 512, .n_used = 10, .hidden = 2560, .expert_ff = 640,
+    .shared_ff = 640, .dtype = STK_BF16, .test_experts = 64};
+
+STK_OP(moe_down, STK_MOE_DOWN_CONTRACT, stk_moe_down_args, prepare,
+       .params = params, .released = &released);

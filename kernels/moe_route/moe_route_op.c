@@ -48,4 +48,17 @@ static const stk_moe_route_args cases[] = {
     {.n_tokens = 4, .n_experts = 100, .n_used = 1, .norm_topk = 0},
 };
 
-STK_OP(moe_route, STK_MOE_ROUTE_CONTRACT, stk_moe_route_args, prepare);
+static int32_t params(void *args, stk_param *params) {
+  stk_moe_route_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("E", a->n_experts);
+  params[n++] = STK_PARAM("k", a->n_used);
+  return n;
+}
+
+static const stk_moe_route_args released = {
+    .n_tokens = 512, .n_experts = 512, .n_used = 10, .norm_topk = 1};
+
+STK_OP(moe_route, STK_MOE_ROUTE_CONTRACT, stk_moe_route_args, prepare,
+       .params = params, .released = &released);

@@ -25,8 +25,11 @@ typedef struct stk_moe_up_args {
   const int32_t *expert;
   float *h, *h_shared;
   int32_t n_tokens, n_experts, n_used, hidden, expert_ff, shared_ff;
-  stk_dtype dtype;        /* tests only: of the matrices they make */
-  const void *test_data;  /* tests only: what those matrices point into */
+  /* Tests only: the type of the matrices they make, what those point into, and how
+   * many experts have weights of their own (0: all). */
+  stk_dtype dtype;
+  const void *test_data;
+  int32_t test_experts;
 } stk_moe_up_args;
 
 extern const stk_op stk_moe_up_op;

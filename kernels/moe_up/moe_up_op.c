@@ -1,5 +1,8 @@
 /* moe_up: shapes, operation counts and test cases. */
+#include "common/k_routes.h"
 #include "moe_up/moe_up.h"
+
+#include <stdbool.h>
 
 static const char *check(const void *args) {
   const stk_moe_up_args *a = args;
@@ -13,9 +16,10 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   stk_moe_up_args *a = args;
   size_t T = (size_t)a->n_tokens, E = (size_t)a->n_experts, k = (size_t)a->n_used;
   size_t H = (size_t)a->hidden, F = (size_t)a->expert_ff, Fs = (size_t)a->shared_ff;
+  size_t distinct = (size_t)k_routes_distinct(a->n_experts, a->test_experts);
   int32_t n = 0;
   tensors[n++] = STK_TENSOR("x", a->x, T * H, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
-  tensors[n++] = STK_TENSOR("weights", a->test_data, 2 * (E * F + Fs) * H, a->dtype, STK_IN,
+  tensors[n++] = STK_TENSOR("weights", a->test_data, 2 * (distinct * F + Fs) * H, a->dtype, STK_IN,
                             STK_FILL_UNIFORM, -1, 1);
   tensors[n++] = STK_TENSOR("gate", a->gate, (E + 1) * sizeof *a->gate, STK_U8, STK_IN,
                             STK_FILL_NONE, 0, 0);
@@ -29,35 +33,27 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
 
 static void prepare(void *args, uint64_t seed) {
   stk_moe_up_args *a = args;
-  const uint8_t *data = a->test_data;
+  const int32_t distinct = k_routes_distinct(a->n_experts, a->test_experts);
+  const size_t elem = stk_dtype_bytes(a->dtype), hidden = (size_t)a->hidden;
+  const size_t one = (size_t)a->expert_ff * hidden * elem;
   for (int32_t e = 0; e <= a->n_experts; ++e) {
-    int32_t ff = e < a->n_experts ? a->expert_ff : a->shared_ff;
-    size_t n_bytes = (size_t)ff * (size_t)a->hidden * stk_dtype_bytes(a->dtype);
-    ((stk_matrix *)(uintptr_t)a->gate)[e] = (stk_matrix){data, a->dtype, ff, a->hidden};
-    ((stk_matrix *)(uintptr_t)a->up)[e] = (stk_matrix){data + n_bytes, a->dtype, ff, a->hidden};
-    data += 2 * n_bytes;
+    bool shared = e == a->n_experts;
+    int32_t ff = shared ? a->shared_ff : a->expert_ff;
+    const uint8_t *gate = (const uint8_t *)a->test_data +
+                          2 * one * (size_t)(shared ? distinct : e % distinct);
+    const uint8_t *up = gate + (size_t)ff * hidden * elem;
+    ((stk_matrix *)(uintptr_t)a->gate)[e] = (stk_matrix){gate, a->dtype, ff, a->hidden};
+    ((stk_matrix *)(uintptr_t)a->up)[e] = (stk_matrix){up, a->dtype, ff, a->hidden};
   }
-  /* Ascending runs of experts that start anywhere: some get many tokens, some
-   * none. */
-  for (int32_t t = 0; t < a->n_tokens; ++t)
-    for (int32_t i = 0; i < a->n_used; ++i) {
-      uint64_t first = ((uint64_t)t * 7 + seed) % (uint64_t)(a->n_experts - a->n_used + 1) / 2;
-      ((int32_t *)(uintptr_t)a->expert)[t * a->n_used + i] = (int32_t)first + i;
-    }
-}
-
-/* How many different experts the window touches; a window of one needs no
- * look at the routes. */
-static double experts_touched(const stk_moe_up_args *a) {
-  double most = (double)a->n_tokens * a->n_used;
-  return most < a->n_experts ? most : a->n_experts;
+  k_routes_fill((int32_t *)(uintptr_t)a->expert, a->n_tokens, a->n_used, a->n_experts, seed);
 }
 
 static void work(const void *args, stk_work *w) {
   const stk_moe_up_args *a = args;
   double one = 2.0 * a->expert_ff * a->hidden, shared = 2.0 * a->shared_ff * a->hidden;
   w->flops += 2.0 * a->n_tokens * (a->n_used * one + shared);
-  w->weight_bytes += (experts_touched(a) * one + shared) * (double)stk_dtype_bytes(a->gate ? a->gate->dtype : a->dtype);
+  w->weight_bytes += (k_routes_touched(a->n_tokens, a->n_used, a->n_experts) * one + shared) *
+                     (double)stk_dtype_bytes(a->gate ? a->gate->dtype : a->dtype);
   w->io_bytes += 4.0 * a->n_tokens * (a->hidden + (double)a->n_used * a->expert_ff + a->shared_ff);
 }
 
@@ -71,4 +67,22 @@ static const stk_moe_up_args cases[] = {
     CASE(1, 4, 2, 300, 130, 33, STK_F32),
 };
 
-STK_OP(moe_up, STK_MOE_UP_CONTRACT, stk_moe_up_args, prepare);
+static int32_t params(void *args, stk_param *params) {
+  stk_moe_up_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("E", a->n_experts);
+  params[n++] = STK_PARAM("k", a->n_used);
+  params[n++] = STK_PARAM("H", a->hidden);
+  params[n++] = STK_PARAM("F", a->expert_ff);
+  params[n++] = STK_PARAM("Fs", a->shared_ff);
+  return n;
+}
+
+/* Weights of 32 experts, 210 MB of them, each serving sixteen. */
+static const stk_moe_up_args released = {
+    .n_tokens = 512, .n_experts = 512, .n_used = 10, .hidden = 2560, .expert_ff = 640,
+    .shared_ff = 640, .dtype = STK_BF16, .test_experts = 32};
+
+STK_OP(moe_up, STK_MOE_UP_CONTRACT, stk_moe_up_args, prepare,
+       .params = params, .released = &released);

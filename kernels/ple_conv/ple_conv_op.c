@@ -38,4 +38,18 @@ static const stk_ple_conv_args cases[] = {
     {.n_tokens = 37, .n_channels = 203, .n_taps = 3, .dilation = 2},
 };
 
-STK_OP(ple_conv, STK_PLE_CONV_CONTRACT, stk_ple_conv_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_ple_conv_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("C", a->n_channels);
+  params[n++] = STK_PARAM("taps", a->n_taps);
+  params[n++] = STK_PARAM("dilation", a->dilation);
+  return n;
+}
+
+static const stk_ple_conv_args released = {
+    .n_tokens = 512, .n_channels = 10240, .n_taps = 4, .dilation = 3};
+
+STK_OP(ple_conv, STK_PLE_CONV_CONTRACT, stk_ple_conv_args, NULL,
+       .params = params, .released = &released);

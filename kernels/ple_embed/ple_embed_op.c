@@ -60,4 +60,17 @@ static const stk_ple_embed_args cases[] = {
     {.n_tokens = 40, .ngram_size = 5, .heads_per_ngram = 2, .n_shards = 3, .shard_rows = 40, .width = 33, .eos = 20, .dtype = STK_F16},
 };
 
-STK_OP(ple_embed, STK_PLE_EMBED_CONTRACT, stk_ple_embed_args, prepare);
+static int32_t params(void *args, stk_param *params) {
+  stk_ple_embed_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("W", a->width);
+  return n;
+}
+
+/* A thousandth of the released rows: 102 MB. */
+static const stk_ple_embed_args released = {
+    .n_tokens = 512, .ngram_size = 3, .heads_per_ngram = 8, .n_shards = 128, .shard_rows = 2500, .width = 160, .eos = 7, .dtype = STK_BF16};
+
+STK_OP(ple_embed, STK_PLE_EMBED_CONTRACT, stk_ple_embed_args, prepare,
+       .params = params, .released = &released);

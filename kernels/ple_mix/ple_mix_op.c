@@ -38,4 +38,17 @@ static const stk_ple_mix_args cases[] = {
     {.n_tokens = 1, .n_streams = 3, .hidden = 100, .eps = 1e-6f},
 };
 
-STK_OP(ple_mix, STK_PLE_MIX_CONTRACT, stk_ple_mix_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_ple_mix_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("S", a->n_streams);
+  params[n++] = STK_PARAM("H", a->hidden);
+  return n;
+}
+
+static const stk_ple_mix_args released = {
+    .n_tokens = 512, .n_streams = 4, .hidden = 2560, .eps = 1e-6f};
+
+STK_OP(ple_mix, STK_PLE_MIX_CONTRACT, stk_ple_mix_args, NULL,
+       .params = params, .released = &released);

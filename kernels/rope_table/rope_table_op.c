@@ -33,4 +33,17 @@ static const stk_rope_table_args cases[] = {
     {.n_tokens = 3, .pos0 = 1984, .pos_step = 4, .n_pairs = 5},
 };
 
-STK_OP(rope_table, STK_ROPE_TABLE_CONTRACT, stk_rope_table_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_rope_table_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("pos0", a->pos0);
+  params[n++] = STK_PARAM("step", a->pos_step);
+  params[n++] = STK_PARAM("pairs", a->n_pairs);
+  return n;
+}
+
+static const stk_rope_table_args released = {.n_tokens = 512, .pos_step = 1, .n_pairs = 32};
+
+STK_OP(rope_table, STK_ROPE_TABLE_CONTRACT, stk_rope_table_args, NULL,
+       .params = params, .released = &released);
