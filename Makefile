@@ -31,7 +31,7 @@ OPT_thread   := -O1 -fsanitize=thread
 OPT_fuzz     := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 OPT  := $(OPT_$(MODE))
 BASE := -std=c17 -g $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC -MMD -MP -D_GNU_SOURCE= \
-        -Iinclude -Isrc -Ikernels -I.
+        -Iinclude -Isrc -Ikernels -I$(BUILD)/generated -I.
 LINK := $(filter -fsanitize%,$(OPT)) $(LDFLAGS)
 PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES))
 PKG_LIBS   = $(shell pkg-config --libs $(PACKAGES)) -lpthread -lm
@@ -86,6 +86,18 @@ $(BUILD)/src/%.o: src/%.c
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
+
+# The kernels' sources lie in the library as they are (src/kreg/st_source.h): one row
+# a file, and the object that holds them is made anew when one of them changes.
+EMBEDDED     := $(sort include/strata/kernel.h $(filter-out $(OP_SRC) $(ORACLE_SRC),\
+                $(wildcard $(addprefix kernels/*/*.,c h inc cu))))
+EMBEDDED_ROW  = 'ST_SOURCE($(subst .,_,$(subst /,_,$1)), "$(patsubst include/%,%,$(1:kernels/%=%))", "$1")'
+SOURCE_ROWS  := $(BUILD)/generated/kreg/st_sources.inc
+$(SOURCE_ROWS): always
+	@mkdir -p $(@D)
+	@printf '%s\n' $(foreach file,$(EMBEDDED),$(call EMBEDDED_ROW,$(file))) >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+$(BUILD)/src/kreg/st_source.o: $(SOURCE_ROWS) $(EMBEDDED)
 
 $(BUILD)/lab/%.o: lab/%.c
 	@mkdir -p $(@D)
