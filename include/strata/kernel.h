@@ -154,7 +154,7 @@ static inline int32_t stk_param_get(const stk_param *param) {
   return param->bit ? (*param->slot & param->bit) != 0 : *param->slot;
 }
 
-/* A switch takes 0 or 1. The op's settle and check come after the last one. */
+/* A switch takes 0 or 1. The op's derive and check come after the last one. */
 static inline void stk_param_set(const stk_param *param, int32_t value) {
   if (!param->bit) *param->slot = value;
   else if (value) *param->slot |= param->bit;
@@ -187,7 +187,7 @@ typedef struct stk_op {
   /* Optional: fills params (at most STK_PARAMS_MAX); returns how many. */
   int32_t (*params)(void *args, stk_param *params);
   /* Optional: sets the fields that follow from the parameters, such as strides. */
-  void (*settle)(void *args);
+  void (*derive)(void *args);
   /* Optional: args with NULL pointers, of the shape that timings take: that of the
    * released model of 48 layers at T = 512. A table of which a call reads single
    * rows, and experts whose weights a test makes, may be fewer, so that they fit:

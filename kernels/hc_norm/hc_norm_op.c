@@ -54,7 +54,7 @@ static int32_t params(void *args, stk_param *params) {
 }
 
 /* A row of inject is dense; without y there is none. */
-static void settle(void *args) {
+static void derive(void *args) {
   stk_hc_norm_args *a = args;
   if (a->inject_stride) a->inject_stride = a->n_streams;
 }
@@ -63,4 +63,4 @@ static const stk_hc_norm_args released = {
     .n_tokens = 512, .n_streams = 4, .hidden = 2560, .eps = 1e-6f, .inject_stride = 4};
 
 STK_OP(hc_norm, STK_HC_NORM_CONTRACT, stk_hc_norm_args, NULL,
-       .params = params, .settle = settle, .released = &released);
+       .params = params, .derive = derive, .released = &released);

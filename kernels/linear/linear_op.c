@@ -82,7 +82,7 @@ static int32_t params(void *args, stk_param *params) {
 }
 
 /* All matrices have the columns of the first one; rows are dense. */
-static void settle(void *args) {
+static void derive(void *args) {
   stk_linear_args *a = args;
   a->x_stride = a->out[0].w.n_cols;
   for (int32_t o = 0; o < a->n_outs; ++o) {
@@ -100,4 +100,4 @@ static const stk_linear_args released = {
             OUT(STK_BF16, 48, 2560, 48, 1, STK_ACT_NONE)}};
 
 STK_OP(linear, STK_LINEAR_CONTRACT, stk_linear_args, NULL,
-       .params = params, .settle = settle, .released = &released);
+       .params = params, .derive = derive, .released = &released);

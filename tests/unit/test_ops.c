@@ -31,7 +31,7 @@ static const stk_param *find(const stk_param *params, int32_t n, const char *nam
 
 static void set(const stk_op *op, args_copy *args, const stk_param *param, int32_t value) {
   stk_param_set(param, value);
-  if (op->settle) op->settle(args->bytes);
+  if (op->derive) op->derive(args->bytes);
 }
 
 static size_t tensor_bytes(const stk_op *op, args_copy *args) {
