@@ -40,11 +40,19 @@ typedef struct lab_difference {
   bool guard;         /* written outside the tensor */
   size_t first, count, n;
   double max_abs;     /* of f32 tensors */
+  double rel_l2;      /* of lab_case_compare_fast */
 } lab_difference;
 
 /* Compares every tensor of got with want, byte for byte, and the guards of got.
  * Tables of pointers (U8) are not compared. */
 lab_difference lab_case_compare(const lab_case *want, const lab_case *got);
+
+/* The comparison for a kernel of class fast: after the op's settle, which changes
+ * both, each f32 or f16 output of got is within the op's bound of want's, by relative
+ * L2 over its finite elements. An element that is finite in one only is a difference,
+ * counted in count; which of NaN and infinities an overflow ends in depends on the
+ * order of sums. All other tensors, and the guards, as in lab_case_compare. */
+lab_difference lab_case_compare_fast(lab_case *want, lab_case *got);
 
 /* splitmix64. */
 uint64_t lab_random(uint64_t *state);

@@ -1,10 +1,13 @@
 /* The parity suite: named tests, a line each, that need no model.
  *
  * For every op, each variant that this CPU can run against the oracle: all the
- * op's cases, several seeds, 1, 2, 3 and 7 parts, two poison patterns, guards. For
- * the gated delta net also the suite of lab_gdn.c. */
+ * op's cases, several seeds, 1, 2, 3 and 7 parts, two poison patterns, guards. A
+ * kernel of class fast has the contract's bound to keep, and to give the same bytes
+ * run after run. For the gated delta net also the suite of lab_gdn.c. */
 #ifndef LAB_CHECK_H
 #define LAB_CHECK_H
+
+#include <strata/kernel.h>
 
 #include "core/st_error.h"
 
@@ -25,6 +28,11 @@ typedef struct lab_tally {
 } lab_tally;
 
 void lab_tally_add(lab_tally *tally, const char *name, const char *detail);
+
+/* One kernel against its op's oracle: bytes, or for class fast the op's bound and the
+ * same bytes from two runs that differ in parts and in what the outputs held before. */
+strata_status lab_check_kernel(const stk_op *op, const stk_kernel *kernel, lab_tally *tally,
+                               strata_error *err);
 
 /* The pipeline gdn_pre, gdn_scan or gdn_step, gdn_post as a whole. */
 strata_status lab_check_gdn(lab_tally *tally, strata_error *err);

@@ -193,6 +193,12 @@ typedef struct stk_op {
    * rows, and experts whose weights a test makes, may be fewer, so that they fit:
    * still many times what a cache holds. */
   const void *released;
+  /* For kernels of class STK_FAST: the relative L2 distance to the oracle that each
+   * f32 or f16 output may have. 0: the op has no such kernels. */
+  double fast_bound;
+  /* Optional, where one result may be stored in several ways: brings the outputs of a
+   * finished run to one of them, so that distances mean something. Twice is as once. */
+  void (*settle)(void *args);
 } stk_op;
 
 /* Defines stk_<op>_op from the file-static check, tensors, work and cases and
