@@ -2,11 +2,10 @@
 #include "lab/lab_case.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/st_mem.h"
-
-enum { GUARD_BYTE = 0x5e };
 
 uint64_t lab_random(uint64_t *state) {
   uint64_t z = (*state += 0x9E3779B97F4A7C15u);
@@ -34,16 +33,16 @@ static void put_value(uint8_t *data, size_t i, stk_dtype dtype, double value) {
   }
 }
 
-static strata_status fill(const stk_tensor *tensor, uint64_t *random, int poison, lab_buffer *b,
-                          strata_error *err) {
-  void *memory;
-  b->n_bytes = tensor->n * stk_dtype_bytes(tensor->dtype);
-  ST_TRY(st_calloc_aligned(&memory, b->n_bytes + 2 * LAB_GUARD_BYTES, 1, tensor->name, err));
-  b->memory = memory;
-  b->data = b->memory + LAB_GUARD_BYTES;
-  memset(b->memory, GUARD_BYTE, b->n_bytes + 2 * LAB_GUARD_BYTES);
-  if (tensor->role == STK_OUT) memset(b->data, poison, b->n_bytes);
-  for (size_t i = 0; i < tensor->n && tensor->fill != STK_FILL_NONE; ++i) {
+static strata_status fill(const stk_tensor *tensor, const lab_fill *how, uint64_t *random,
+                          st_guarded *b, strata_error *err) {
+  ST_TRY(st_guarded_new(b, tensor->n * stk_dtype_bytes(tensor->dtype), LAB_GUARD_BYTES,
+                        tensor->name, err));
+  memset(b->front, how->guard, b->front_bytes);
+  memset(b->back, how->guard, b->back_bytes);
+  if (tensor->role == STK_OUT) memset(b->data, how->poison, b->n_bytes);
+  if (tensor->fill == STK_FILL_UNREAD) memset(b->data, how->unread, b->n_bytes);
+  bool random_values = tensor->fill == STK_FILL_UNIFORM || tensor->fill == STK_FILL_INDEX;
+  for (size_t i = 0; i < tensor->n && random_values; ++i) {
     double unit = (double)(lab_random(random) >> 11) / 9007199254740992.0;
     double value = tensor->low + unit * (tensor->high - tensor->low);
     put_value(b->data, i, tensor->dtype, tensor->fill == STK_FILL_INDEX ? floor(value) : value);
@@ -51,27 +50,28 @@ static strata_status fill(const stk_tensor *tensor, uint64_t *random, int poison
   return STRATA_OK;
 }
 
-strata_status lab_case_init(lab_case *c, const stk_op *op, const void *shape, uint64_t seed,
-                            int poison, strata_error *err) {
+strata_status lab_case_init(lab_case *c, const stk_op *op, const void *shape, lab_fill how,
+                            strata_error *err) {
   strata_status status = STRATA_OK;
-  *c = (lab_case){.op = op};
+  uint64_t random = how.seed;
+  *c = (lab_case){.op = op, .fill = how};
   const char *wrong = op->check(shape);
   if (wrong) ST_FAIL(err, UNSUPPORTED, "%s", wrong);
   ST_TRY_OUT(st_calloc(&c->args, 1, op->args_bytes, "a test case", err));
   memcpy(c->args, shape, op->args_bytes);
   int32_t n = op->tensors(c->args, c->tensors);
   for (; c->n < n; ++c->n) {
-    ST_TRY_OUT(fill(&c->tensors[c->n], &seed, poison, &c->buffers[c->n], err));
+    ST_TRY_OUT(fill(&c->tensors[c->n], &how, &random, &c->buffers[c->n], err));
     *c->tensors[c->n].slot = c->buffers[c->n].data;
   }
-  if (op->prepare) op->prepare(c->args, seed);
+  if (op->prepare) op->prepare(c->args, random);
 out:
   if (status != STRATA_OK) lab_case_release(c);
   return status;
 }
 
 void lab_case_release(lab_case *c) {
-  for (int32_t i = 0; i < c->n; ++i) st_free(c->buffers[i].memory);
+  for (int32_t i = 0; i < STK_TENSORS_MAX; ++i) st_guarded_free(&c->buffers[i]);
   st_free(c->args);
   *c = (lab_case){0};
 }
@@ -80,26 +80,23 @@ void lab_case_run(lab_case *c, const stk_kernel *kernel, int32_t n_parts) {
   for (int32_t part = n_parts; part-- > 0;) kernel->run(c->args, part, n_parts);
 }
 
-static bool guards_intact(const lab_buffer *b) {
-  for (size_t i = 0; i < LAB_GUARD_BYTES; ++i)
-    if (b->memory[i] != GUARD_BYTE || b->data[b->n_bytes + i] != GUARD_BYTE) return false;
-  return true;
+/* The first of n bytes that is not value; n if there is none. */
+static size_t first_other(const uint8_t *bytes, size_t n, uint8_t value) {
+  size_t i = 0;
+  while (i < n && bytes[i] == value) ++i;
+  return i;
 }
 
-static lab_difference compare(const stk_tensor *tensor, const lab_buffer *want,
-                              const lab_buffer *got) {
-  lab_difference d = {.tensor = tensor->name, .n = tensor->n};
-  const size_t elem = stk_dtype_bytes(tensor->dtype);
-  for (size_t i = 0; i < tensor->n; ++i) {
-    if (memcmp(want->data + i * elem, got->data + i * elem, elem) == 0) continue;
-    if (d.count++ == 0) d.first = i;
-    if (tensor->dtype != STK_F32) continue;
-    float x, y;
-    memcpy(&x, want->data + i * elem, sizeof x);
-    memcpy(&y, got->data + i * elem, sizeof y);
-    d.max_abs = fmax(d.max_abs, fabs((double)x - y));
-  }
-  return d;
+/* Looks around tensor b; true if something was written there. */
+static bool find_outside(const st_guarded *b, uint8_t guard, lab_difference *d) {
+  size_t before = first_other(b->front, b->front_bytes, guard);
+  size_t behind = first_other(b->back, b->back_bytes, guard);
+  if (before == b->front_bytes && behind == b->back_bytes) return false;
+  d->word = LAB_OUTSIDE;
+  d->before = before < b->front_bytes;
+  d->first = d->before ? b->front_bytes - before : behind;
+  d->count = 1;
+  return true;
 }
 
 static double half_value(uint16_t half) {
@@ -110,7 +107,7 @@ static double half_value(uint16_t half) {
 }
 
 /* Element i of an f32 or f16 tensor. */
-static double number(const lab_buffer *b, stk_dtype dtype, size_t i) {
+static double number(const st_guarded *b, stk_dtype dtype, size_t i) {
   float f;
   uint16_t half;
   if (dtype == STK_F32) {
@@ -121,43 +118,79 @@ static double number(const lab_buffer *b, stk_dtype dtype, size_t i) {
   return half_value(half);
 }
 
-static lab_difference compare_within(const stk_tensor *tensor, const lab_buffer *want,
-                                     const lab_buffer *got, double bound) {
-  lab_difference d = {.n = tensor->n};
+/* Distances between the numbers of two tensors; *odd counts elements that are finite
+ * in one only, *first is the first of them. */
+static void measure(const stk_tensor *tensor, const st_guarded *want, const st_guarded *got,
+                    lab_difference *d, size_t *odd, size_t *first) {
   double error = 0, size = 0;
+  *odd = 0;
   for (size_t i = 0; i < tensor->n; ++i) {
     double x = number(want, tensor->dtype, i), y = number(got, tensor->dtype, i);
     if (isfinite(x) && isfinite(y)) {
       error += (x - y) * (x - y);
       size += x * x;
-      d.max_abs = fmax(d.max_abs, fabs(x - y));
+      d->max_abs = fmax(d->max_abs, fabs(x - y));
     } else if (isfinite(x) || isfinite(y)) {
-      if (d.count++ == 0) d.first = i;
+      if ((*odd)++ == 0) *first = i;
     }
   }
-  if (error > 0) d.rel_l2 = sqrt(error / size);
-  if (d.count || d.rel_l2 > bound) d.tensor = tensor->name;
+  if (error > 0) d->rel_l2 = sqrt(error / size);
+}
+
+/* All bytes of element i are value. */
+static bool all_bytes(const st_guarded *b, size_t elem, size_t i, uint8_t value) {
+  return first_other(b->data + i * elem, elem, value) == elem;
+}
+
+/* Says which kind of difference the differing elements are of. */
+static void classify(const lab_case *want, const lab_case *got, int32_t i, lab_difference *d) {
+  const stk_tensor *tensor = &got->tensors[i];
+  const st_guarded *w = &want->buffers[i], *g = &got->buffers[i];
+  const size_t elem = stk_dtype_bytes(tensor->dtype);
+  const bool numbers = tensor->dtype == STK_F32 || tensor->dtype == STK_F16;
+  size_t n_poison = 0, n_nan = 0;
+  for (size_t e = 0; e < tensor->n; ++e) {
+    if (memcmp(w->data + e * elem, g->data + e * elem, elem) == 0) continue;
+    if (d->count++ == 0) d->first = e;
+    n_poison += all_bytes(g, elem, e, got->fill.poison);
+    n_nan += numbers && isnan(number(g, tensor->dtype, e)) && !isnan(number(w, tensor->dtype, e));
+  }
+  d->word = LAB_WRONG_BYTES;
+  if (n_nan == d->count) d->word = LAB_NOT_A_NUMBER;
+  if (tensor->role == STK_OUT && n_poison == d->count) d->word = LAB_UNWRITTEN;
+}
+
+lab_difference lab_case_compare_tensor(const lab_case *want, const lab_case *got, int32_t i,
+                                       double bound) {
+  const stk_tensor *tensor = &got->tensors[i];
+  const st_guarded *w = &want->buffers[i], *g = &got->buffers[i];
+  const bool numbers = tensor->dtype == STK_F32 || tensor->dtype == STK_F16;
+  lab_difference d = {.tensor = tensor->name, .n = tensor->n};
+  size_t odd = 0, first_odd = 0;
+  if (find_outside(g, got->fill.guard, &d)) return d;
+  if (tensor->dtype == STK_U8 || w->n_bytes == 0 || memcmp(w->data, g->data, w->n_bytes) == 0) return d;
+  if (numbers) measure(tensor, w, g, &d, &odd, &first_odd);
+  if (numbers && bound > 0 && tensor->role != STK_IN) {
+    if (odd == 0 && d.rel_l2 <= bound) return d;
+    d.word = LAB_BEYOND_BOUND;
+    d.count = odd;
+    d.first = first_odd;
+    return d;
+  }
+  classify(want, got, i, &d);
   return d;
 }
 
-/* fast_bound: NULL for a comparison of bytes. */
-static lab_difference compare_all(const lab_case *want, const lab_case *got,
-                                  const double *fast_bound) {
+static lab_difference first_difference(const lab_case *want, const lab_case *got, double bound) {
   for (int32_t i = 0; i < got->n; ++i) {
-    const stk_tensor *tensor = &got->tensors[i];
-    const lab_buffer *w = &want->buffers[i], *g = &got->buffers[i];
-    if (!guards_intact(g)) return (lab_difference){.tensor = tensor->name, .guard = true};
-    if (tensor->dtype == STK_U8 || memcmp(w->data, g->data, w->n_bytes) == 0) continue;
-    bool within = fast_bound && tensor->role != STK_IN &&
-                  (tensor->dtype == STK_F32 || tensor->dtype == STK_F16);
-    lab_difference d = within ? compare_within(tensor, w, g, *fast_bound) : compare(tensor, w, g);
-    if (d.tensor) return d;
+    lab_difference d = lab_case_compare_tensor(want, got, i, bound);
+    if (d.word != LAB_EQUAL) return d;
   }
   return (lab_difference){0};
 }
 
 lab_difference lab_case_compare(const lab_case *want, const lab_case *got) {
-  return compare_all(want, got, NULL);
+  return first_difference(want, got, 0);
 }
 
 lab_difference lab_case_compare_fast(lab_case *want, lab_case *got) {
@@ -165,5 +198,34 @@ lab_difference lab_case_compare_fast(lab_case *want, lab_case *got) {
     want->op->settle(want->args);
     want->op->settle(got->args);
   }
-  return compare_all(want, got, &want->op->fast_bound);
+  return first_difference(want, got, want->op->fast_bound);
+}
+
+void lab_difference_describe(const lab_difference *d, double bound, char *text, size_t n_bytes) {
+  switch (d->word) {
+    case LAB_OUTSIDE:
+      snprintf(text, n_bytes, "wrote outside %s, %zu bytes %s", d->tensor, d->first,
+               d->before ? "before its start" : "past its end");
+      break;
+    case LAB_BEYOND_BOUND:
+      if (d->count)
+        snprintf(text, n_bytes, "%s is not finite where it should be, or the reverse, first at %zu, %zu of %zu",
+                 d->tensor, d->first, d->count, d->n);
+      else
+        snprintf(text, n_bytes, "%s differs by relative L2 %.3g, at most %g expected", d->tensor,
+                 d->rel_l2, bound);
+      break;
+    case LAB_UNWRITTEN:
+      snprintf(text, n_bytes, "%s is unwritten, first at %zu, %zu of %zu", d->tensor, d->first,
+               d->count, d->n);
+      break;
+    case LAB_NOT_A_NUMBER:
+      snprintf(text, n_bytes, "%s is NaN, first at %zu, %zu of %zu", d->tensor, d->first, d->count, d->n);
+      break;
+    case LAB_WRONG_BYTES:
+    case LAB_EQUAL:
+      snprintf(text, n_bytes, "%s differs, first at %zu, %zu of %zu, at most %.3g", d->tensor,
+               d->first, d->count, d->n, d->max_abs);
+      break;
+  }
 }

@@ -19,27 +19,21 @@ typedef struct trial {
   const stk_kernel *kernel;
   int32_t index, n_parts;
   uint64_t seed;
-  int poison;
+  uint8_t poison;
 } trial;
 
 static void describe(const trial *t, const char *against, const lab_difference *d, char *text,
                      size_t n_bytes) {
   char what[160];
-  if (d->guard)
-    snprintf(what, sizeof what, "wrote outside %s", d->tensor);
-  else if (d->rel_l2 > t->op->fast_bound)
-    snprintf(what, sizeof what, "%s differs by relative L2 %.3g, at most %g expected", d->tensor,
-             d->rel_l2, t->op->fast_bound);
-  else
-    snprintf(what, sizeof what, "%s differs%s, first at %zu, %zu of %zu, at most %.3g", d->tensor,
-             against, d->first, d->count, d->n, d->max_abs);
-  snprintf(text, n_bytes, "case %d, %d parts, seed %d: %s", t->index, t->n_parts, (int)t->seed,
-           what);
+  lab_difference_describe(d, t->op->fast_bound, what, sizeof what);
+  snprintf(text, n_bytes, "case %d, %d parts, seed %d%s: %s", t->index, t->n_parts, (int)t->seed,
+           against, what);
 }
 
 static strata_status new_case(lab_case *c, const trial *t, strata_error *err) {
   const void *shape = (const char *)t->op->cases + (size_t)t->index * t->op->args_bytes;
-  return lab_case_init(c, t->op, shape, t->seed, t->poison, err);
+  lab_fill fill = {t->seed, t->poison, (uint8_t)(t->poison ^ 0xff), 0xff};
+  return lab_case_init(c, t->op, shape, fill, err);
 }
 
 /* Runs a fast kernel once more, in one part and over the other poison: the bytes of
@@ -48,11 +42,11 @@ static strata_status repeat(const trial *t, const lab_case *got, char *detail, s
                             strata_error *err) {
   trial other = *t;
   lab_case again;
-  other.poison = ~t->poison & 0xff;
+  other.poison = (uint8_t)(t->poison ^ 0xff);
   ST_TRY(new_case(&again, &other, err));
   lab_case_run(&again, t->kernel, 1);
   lab_difference d = lab_case_compare(got, &again);
-  if (d.tensor) describe(t, " run after run", &d, detail, n_bytes);
+  if (d.tensor) describe(t, ", run after run", &d, detail, n_bytes);
   lab_case_release(&again);
   return STRATA_OK;
 }

@@ -119,6 +119,7 @@ typedef enum stk_fill {
   STK_FILL_NONE,    /* an output, or set up by the op itself */
   STK_FILL_UNIFORM, /* in [low, high] */
   STK_FILL_INDEX,   /* integers 0 .. high - 1 */
+  STK_FILL_UNREAD,  /* a kernel must not read it: bytes that would mislead it */
 } stk_fill;
 
 typedef struct stk_tensor {

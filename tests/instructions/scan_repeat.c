@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
   for (int32_t i = 0; (kernel = st_kreg_variant(ST_OP_gdn_scan, i)); ++i)
     if (strcmp(kernel->variant, argv[1]) == 0) break;
   if (!kernel) return 2;
-  if (lab_case_init(&c, &stk_gdn_scan_op, &shape, 1, 0, &err) != STRATA_OK) {
+  if (lab_case_init(&c, &stk_gdn_scan_op, &shape, (lab_fill){.seed = 1}, &err) != STRATA_OK) {
     fprintf(stderr, "%s\n", err.message);
     return 1;
   }

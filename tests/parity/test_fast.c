@@ -169,16 +169,16 @@ static void test_settle(void **state) {
 
 static void test_not_finite(void **state) {
   (void)state;
-  expect("y differs, first at 0, 1 of 5", made_infinite);
-  expect("y differs, first at 1, 2 of 5", made_finite);
-  expect("half differs, first at 4, 1 of 5", infinite_half);
+  expect("y is not finite where it should be, or the reverse, first at 0, 1 of 5", made_infinite);
+  expect("y is not finite where it should be, or the reverse, first at 1, 2 of 5", made_finite);
+  expect("half is not finite where it should be, or the reverse, first at 4, 1 of 5", infinite_half);
 }
 
 static void test_repeats(void **state) {
   (void)state;
-  expect("y differs run after run", restless);
-  expect("3 parts, seed 3: y differs run after run", by_parts);
-  expect("y differs run after run", unwritten);
+  expect("run after run: y differs", restless);
+  expect("3 parts, seed 3, run after run: y differs", by_parts);
+  expect("run after run: y is unwritten", unwritten);
 }
 
 static void test_bytes(void **state) {

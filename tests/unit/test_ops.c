@@ -123,7 +123,7 @@ static void test_work_is_plausible(void **state) {
       lab_case c;
       strata_error err;
       assert_int_equal(lab_case_init(&c, op, (const uint8_t *)op->cases + (size_t)i * op->args_bytes,
-                                     1, 0, &err), STRATA_OK);
+                                     (lab_fill){.seed = 1}, &err), STRATA_OK);
       check_work(op, c.args, c.tensors, c.n, "case");
       lab_case_release(&c);
     }
