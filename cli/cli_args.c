@@ -256,6 +256,16 @@ static void print_option(char letter, const char *name, const char *value, const
   print_wrapped(help, HELP_INDENT, HELP_INDENT);
 }
 
+const char *cli_last_word(const cli_command *command) {
+  const char *space = strrchr(command->name, ' ');
+  return space ? space + 1 : command->name;
+}
+
+void cli_print_summaries(const cli_command *const *commands) {
+  for (size_t i = 0; commands[i]; i++)
+    printf("  %-10s %s\n", cli_last_word(commands[i]), commands[i]->summary);
+}
+
 void cli_print_help(const cli_command *command) {
   int at = printf("usage: strata %s", command->name);
   print_wrapped(command->usage, at, 2);
@@ -273,6 +283,9 @@ void cli_print_help(const cli_command *command) {
     print_option(option->letter, option->name, value, option->help);
   }
   print_option('h', "help", "", "show this help");
+  if (!command->subcommands) return;
+  printf("\n'strata %s COMMAND --help' shows the options of one:\n\n", command->name);
+  cli_print_summaries(command->subcommands);
 }
 
 /* ---- models ---------------------------------------------------------------- */

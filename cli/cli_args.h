@@ -41,6 +41,9 @@ typedef struct cli_command {
   const char *name, *summary;
   const char *usage;   /* what follows "strata NAME" */
   const char *details; /* paragraphs for --help, one line each */
+  /* Commands of its own, NULL at the end, each with a name such as "lab roof".
+   * Then the command has no options and does not run by itself. */
+  const struct cli_command *const *subcommands;
   const cli_option *options;
   size_t n_options;
   const void *defaults; /* the args before parsing, args_bytes of them */
@@ -55,6 +58,10 @@ extern const cli_command cmd_run, cmd_chat, cmd_tokenize, cmd_logits, cmd_ppl, c
 strata_status cli_parse(const cli_command *command, int argc, char **argv, void *args,
                         cli_words *words, bool *help, strata_error *err);
 void cli_print_help(const cli_command *command);
+/* A line for each command of a list that NULL ends. */
+void cli_print_summaries(const cli_command *const *commands);
+/* What the user types for it: "roof" for "lab roof". */
+const char *cli_last_word(const cli_command *command);
 
 /* The candidate nearest to a mistyped word, or NULL if none is near. Candidates
  * are asked for by index until NULL comes. */

@@ -10,29 +10,53 @@
 
 static const cli_command *const commands[] = {&cmd_run,    &cmd_chat, &cmd_tokenize,
                                               &cmd_logits, &cmd_ppl,  &cmd_info,
-                                              &cmd_lab};
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+                                              &cmd_lab,    NULL};
+
+/* Where a word is looked for: "" and all commands, or "lab " and its own. */
+typedef struct family {
+  const char *prefix;
+  const cli_command *const *commands;
+} family;
 
 static const char *command_name(const void *user, size_t index) {
-  (void)user;
-  if (index == N_COMMANDS) return "help";
-  return index < N_COMMANDS ? commands[index]->name : NULL;
+  const family *f = user;
+  size_t n = 0;
+  while (f->commands[n]) n++;
+  if (index == n && !*f->prefix) return "help";
+  return index < n ? cli_last_word(f->commands[index]) : NULL;
 }
 
-static strata_status find_command(const char *name, const cli_command **out, strata_error *err) {
+static strata_status find_in(const family *f, const char *name, const cli_command **out,
+                             strata_error *err) {
   *out = NULL;
-  for (size_t i = 0; i < N_COMMANDS; i++)
-    if (!strcmp(commands[i]->name, name)) *out = commands[i];
+  for (size_t i = 0; f->commands[i]; i++)
+    if (!strcmp(cli_last_word(f->commands[i]), name)) *out = f->commands[i];
   if (*out) return STRATA_OK;
-  const char *near = cli_nearest(name, command_name, NULL);
-  if (near) ST_FAIL(err, ARG, "unknown command: %s: did you mean %s?", name, near);
-  ST_FAIL(err, ARG, "unknown command: %s: 'strata help' lists the commands", name);
+  const char *near = cli_nearest(name, command_name, f);
+  if (near) ST_FAIL(err, ARG, "unknown command: %s%s: did you mean %s%s?", f->prefix, name,
+                    f->prefix, near);
+  ST_FAIL(err, ARG, "unknown command: %s%s: 'strata %s--help' lists the commands", f->prefix, name,
+          f->prefix);
+}
+
+/* Finds the command that the first words of argv name, one or two of them; *n says
+ * how many. A command that has subcommands is found by itself if it stands alone,
+ * or before --help. */
+static strata_status find_command(int argc, char **argv, const cli_command **out, int *n,
+                                  strata_error *err) {
+  ST_TRY(find_in(&(family){"", commands}, argv[0], out, err));
+  *n = 1;
+  if (!(*out)->subcommands || argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+    return STRATA_OK;
+  char prefix[32];
+  snprintf(prefix, sizeof prefix, "%s ", (*out)->name);
+  *n = 2;
+  return find_in(&(family){prefix, (*out)->subcommands}, argv[1], out, err);
 }
 
 static strata_status print_commands(strata_error *err) {
   printf("usage: strata COMMAND [options]\n\nRuns language models on this machine.\n\n");
-  for (size_t i = 0; i < N_COMMANDS; i++)
-    printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+  cli_print_summaries(commands);
   printf("  %-10s %s\n", "help", "list the commands, or show a command's help");
   printf("\n'strata COMMAND --help' shows the options of a command.\n"
          "'strata --version' shows the version.\n");
@@ -41,8 +65,9 @@ static strata_status print_commands(strata_error *err) {
 
 static strata_status help(int argc, char **argv, strata_error *err) {
   const cli_command *command;
+  int n;
   if (argc == 0) return print_commands(err);
-  ST_TRY(find_command(argv[0], &command, err));
+  ST_TRY(find_command(argc, argv, &command, &n, err));
   cli_print_help(command);
   return cli_flush(err);
 }
@@ -51,6 +76,12 @@ static strata_status run_command(const cli_command *command, int argc, char **ar
                                  strata_error *err) {
   cli_words words;
   bool wants_help;
+  if (command->subcommands && argc == 0)
+    ST_FAIL(err, ARG, "%s: no command: 'strata %s --help' lists them", command->name, command->name);
+  if (command->subcommands) {
+    cli_print_help(command);
+    return cli_flush(err);
+  }
   void *args = malloc(command->args_bytes);
   if (!args) return st_error_nomem(err, "arguments", command->args_bytes);
   strata_status status = cli_parse(command, argc, argv, args, &words, &wants_help, err);
@@ -66,6 +97,7 @@ static strata_status run_command(const cli_command *command, int argc, char **ar
 
 static strata_status dispatch(int argc, char **argv, strata_error *err) {
   const cli_command *command;
+  int n;
   if (argc < 2) ST_FAIL(err, ARG, "no command: 'strata help' lists the commands");
   const char *word = argv[1];
   if (!strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h"))
@@ -74,8 +106,8 @@ static strata_status dispatch(int argc, char **argv, strata_error *err) {
     printf("strata %s\n", STRATA_VERSION);
     return cli_flush(err);
   }
-  ST_TRY(find_command(word, &command, err));
-  return run_command(command, argc - 2, argv + 2, err);
+  ST_TRY(find_command(argc - 1, argv + 1, &command, &n, err));
+  return run_command(command, argc - 1 - n, argv + 1 + n, err);
 }
 
 int main(int argc, char **argv) {

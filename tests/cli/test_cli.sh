@@ -567,7 +567,28 @@ case_lab_check() {
   [ "$(grep -c '^PASS ' out)" -ge 2 ] || fail "fewer than two tests: $(cat out)"
   tail -n 1 out | grep -q '^ALL PASS \([0-9]*\)/\1$' || fail "the last line is '$(tail -n 1 out)'"
   run lab check nosuch; expect_error 2 "lab check: nosuch"
-  run lab; expect_error 2 "list, check or roof"
+}
+case_lab_commands() {
+  run lab; expect_error 2 "strata lab --help"
+  run lab nosuch; expect_error 2 "unknown command: lab nosuch"
+  run lab rof; expect_error 2 "did you mean lab roof?"
+  run lab roof --ronds 3; expect_error 2 "did you mean --rounds?"
+  run lab --rounds 3; expect_error 2 "unknown command: lab --rounds"
+  run lab --help
+  expect_rc 0
+  for command in list check roof; do expect_in out "  $command "; done
+  cp out by_option
+  run help lab
+  cmp -s out by_option || fail "'help lab' and 'lab --help' differ"
+  for command in list check roof; do
+    run lab $command --help
+    expect_rc 0
+    expect_in out "usage: strata lab $command"
+    cp out by_option
+    run help lab $command
+    cmp -s out by_option || fail "'help lab $command' and 'lab $command --help' differ"
+    [ -z "$(awk 'length > 80' out)" ] || fail "help of lab $command is wider than 80 columns"
+  done
 }
 
 case_broken_pipe() {
