@@ -1,0 +1,91 @@
+/* Folders by POSIX calls. */
+#include "os/st_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/st_mem.h"
+
+strata_status st_dir_make(const char *path, strata_error *err) {
+  char *part;
+  ST_TRY(st_strndup(&part, path, strlen(path), err));
+  /* One that is there already is fine; whether it is a folder shows in the end. */
+  for (size_t i = 1; i < strlen(path); ++i) {
+    if (path[i] != '/') continue;
+    part[i] = 0;
+    mkdir(part, 0700);
+    part[i] = '/';
+  }
+  struct stat st;
+  int code = mkdir(path, 0700) == 0 ? 0 : errno;
+  st_free(part);
+  if (code == 0 || (stat(path, &st) == 0 && S_ISDIR(st.st_mode))) return STRATA_OK;
+  ST_FAIL(err, IO, "%s: %s: a folder that can be made expected", path, strerror(code));
+}
+
+static strata_status check_private(const char *path, int fd, strata_error *err) {
+  struct stat st;
+  if (fstat(fd, &st) != 0) ST_FAIL(err, IO, "%s: %s", path, strerror(errno));
+  if (st.st_uid != geteuid())
+    ST_FAIL(err, IO, "%s: belongs to user %u: a folder of user %u expected", path,
+            (unsigned)st.st_uid, (unsigned)geteuid());
+  if (st.st_mode & (S_IWGRP | S_IWOTH))
+    ST_FAIL(err, IO, "%s: mode %04o: a folder that only its owner can write to expected", path,
+            (unsigned)(st.st_mode & 07777));
+  return STRATA_OK;
+}
+
+strata_status st_path_absolute(const char *path, char **out, strata_error *err) {
+  *out = NULL;
+  char *found = realpath(path, NULL);
+  if (!found) ST_FAIL(err, IO, "%s: %s: a folder expected", path, strerror(errno));
+  strata_status status = st_strndup(out, found, strlen(found), err);
+  free(found);
+  return status;
+}
+
+strata_status st_dir_open_private(const char *path, st_dir *out, strata_error *err) {
+  strata_status status = STRATA_OK;
+  *out = (st_dir){.fd = -1};
+  ST_TRY(st_dir_make(path, err));
+  ST_TRY_OUT(st_path_absolute(path, &out->path, err));
+  out->fd = open(out->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (out->fd < 0) ST_FAIL_OUT(err, IO, "%s: %s: a folder expected", path, strerror(errno));
+  ST_TRY_OUT(check_private(path, out->fd, err));
+  while (flock(out->fd, LOCK_EX) != 0)
+    if (errno != EINTR) ST_FAIL_OUT(err, IO, "%s: locking: %s", path, strerror(errno));
+out:
+  if (status != STRATA_OK) st_dir_close(out);
+  return status;
+}
+
+void st_dir_close(st_dir *dir) {
+  if (dir->fd >= 0) close(dir->fd);
+  st_free(dir->path);
+  *dir = (st_dir){.fd = -1};
+}
+
+strata_status st_dir_home(char **out, strata_error *err) {
+  char text[4096];
+  struct passwd entry, *found = NULL;
+  *out = NULL;
+  if (getpwuid_r(geteuid(), &entry, text, sizeof text, &found) != 0 || !found || !found->pw_dir[0])
+    ST_FAIL(err, IO, "home folder: none is known of user %u: a cache folder must be named",
+            (unsigned)geteuid());
+  return st_strndup(out, found->pw_dir, strlen(found->pw_dir), err);
+}
+
+strata_status st_file_rename(const char *from, const char *to, strata_error *err) {
+  if (rename(from, to) != 0)
+    ST_FAIL(err, IO, "%s: %s: a path that can be written expected", to, strerror(errno));
+  return STRATA_OK;
+}
+
+void st_file_remove(const char *path) { unlink(path); }

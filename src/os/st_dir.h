@@ -1,0 +1,33 @@
+/* Folders: making them, private ones, and one process at a time in them. */
+#ifndef ST_DIR_H
+#define ST_DIR_H
+
+#include "core/st_error.h"
+
+/* Makes a folder and those above it, as far as they are missing, for this user
+ * alone (mode 0700). */
+strata_status st_dir_make(const char *path, strata_error *err);
+
+/* As st_dir_make, and holds the folder: until close nobody else, in this process or
+ * another, holds it. Refuses one that belongs to another user or that others can
+ * write to: what lies in it could be anybody's. */
+typedef struct st_dir {
+  char *path; /* absolute */
+  int fd;
+} st_dir;
+
+strata_status st_dir_open_private(const char *path, st_dir *out, strata_error *err);
+void st_dir_close(st_dir *dir);
+
+/* gives the path of a folder that is there, from the root (st_free). */
+strata_status st_path_absolute(const char *path, char **out, strata_error *err);
+
+/* gives the user's home folder as the system's list of users has it (st_free). */
+strata_status st_dir_home(char **out, strata_error *err);
+
+/* Moves a file in one step, over what was there. */
+strata_status st_file_rename(const char *from, const char *to, strata_error *err);
+/* Removes a file if there is one. */
+void st_file_remove(const char *path);
+
+#endif
