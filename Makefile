@@ -30,7 +30,9 @@ OPT_sanitize := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-
 OPT_thread   := -O1 -fsanitize=thread
 OPT_fuzz     := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 OPT  := $(OPT_$(MODE))
-BASE := -std=c17 -g $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC -MMD -MP -D_GNU_SOURCE= \
+# What decides about a kernel's code, linked in or compiled at run time (src/kload).
+CODE := -std=c17 -g -ffp-contract=off -fvisibility=hidden -fPIC -D_GNU_SOURCE=
+BASE := $(CODE) $(OPT) $(WARN) -MMD -MP \
         -Iinclude -Isrc -Ikernels -I$(BUILD)/generated -I.
 LINK := $(filter -fsanitize%,$(OPT)) $(LDFLAGS)
 PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES))
@@ -51,6 +53,9 @@ OP_SRC     := $(wildcard kernels/*/*_op.c)
 ORACLE_SRC := $(wildcard kernels/*/*_oracle.c)
 KERNEL_SRC := $(filter-out $(OP_SRC) $(ORACLE_SRC),$(wildcard kernels/*/*.c))
 
+# The flags that a kernel asks for in the second line of its first comment.
+ASKED_FLAGS = $(shell awk 'NR == 2 && /^[ \t*]*flags:/ {sub(/.*flags:/, ""); sub(/\*\/.*/, ""); print} \
+              NR == 2 {exit}' $1)
 # "path level" pairs from the first comments, one awk for all kernels.
 PAIRS := $(if $(KERNEL_SRC),$(shell awk 'FNR==1 && /isa:/ {sub(/.*isa:/,""); sub(/\*\/.*/,""); \
          for (i=1; i<=NF; i++) print FILENAME "@" $$i}' $(KERNEL_SRC)))
@@ -99,6 +104,15 @@ $(SOURCE_ROWS): always
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/src/kreg/st_source.o: $(SOURCE_ROWS) $(EMBEDDED)
 
+# The flags of kernels, for those that are compiled at run time: of all, and of each level.
+FLAG_ROWS := $(BUILD)/generated/kload/st_kernel_flags.inc
+$(FLAG_ROWS): always
+	@mkdir -p $(@D)
+	@printf '%s\n' 'ST_KERNEL_FLAGS(base, "$(CODE) $(OPT_release) $(CFLAGS)")' \
+	  $(foreach level,$(LEVELS),'ST_KERNEL_FLAGS($(level), "$(FLAGS_$(level))")') >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+$(BUILD)/src/kload/st_kcompile.o: $(FLAG_ROWS)
+
 $(BUILD)/lab/%.o: lab/%.c
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
@@ -131,7 +145,7 @@ define LEVEL_RULE
 $(BUILD)/kernels/%.$(1).o: kernels/%.c
 	@mkdir -p $$(@D)
 	@echo '  CC    $$@'
-	$$(Q)$$(CC) $$(BASE) $$(CFLAGS) $(FLAGS_$(1)) -DSTK_LEVEL=$(1) -DSTK_LEVEL_$(1) -c -o $$@ $$<
+	$$(Q)$$(CC) $$(BASE) $$(CFLAGS) $(FLAGS_$(1)) $$(call ASKED_FLAGS,$$<) -DSTK_LEVEL=$(1) -DSTK_LEVEL_$(1) -c -o $$@ $$<
 endef
 $(foreach level,$(LEVELS),$(eval $(call LEVEL_RULE,$(level))))
 

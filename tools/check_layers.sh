@@ -34,10 +34,11 @@ awk '
     rule["contract"] = "common kernel.h"
     rule["common"] = "kernel.h"
     rule["kreg"] = "core os contract kernel.h strata"
+    rule["kload"] = "core os kreg kernel.h strata"
     rule["device"] = "core os kreg contract kernel.h strata"
     rule["runtime"] = "core os kreg contract device kernel.h strata"
     rule["model"] = "core os kreg contract common device runtime kernel.h strata"
-    rule["lab"] = "core os kreg contract device kernel.h strata"
+    rule["lab"] = "core os kreg kload contract device kernel.h strata"
     rule["cli"] = "os strata"
     rule["strata"] = ""
     for (layer in rule) {

@@ -33,4 +33,10 @@ strata_status st_source_sha256(const st_source *source, char hex[65], strata_err
 /* SHA-256 over all sources: path, NUL, text, NUL of each in their order. */
 strata_status st_source_set_sha256(char hex[65], strata_error *err);
 
+/* Writes the sources as files: directory/include/strata/kernel.h and
+ * directory/kernels/<path>, the two folders that #include is relative to. Folders
+ * are made; a file that has its bytes already is left alone. Each file appears in
+ * one step, so several processes may do this at once. */
+strata_status st_source_write_tree(const char *directory, strata_error *err);
+
 #endif

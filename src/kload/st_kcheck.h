@@ -1,0 +1,22 @@
+/* Loading a module and looking at it before anybody runs it. */
+#ifndef ST_KCHECK_H
+#define ST_KCHECK_H
+
+#include <strata/kernel.h>
+
+#include "os/st_library.h"
+
+typedef struct st_kcheck_expected {
+  const char *source; /* for messages */
+  const char *op;     /* NULL: any op of this program */
+  const char *level;  /* the CPU level it was compiled for */
+} st_kcheck_expected;
+
+/* Loads the shared object and finds its descriptor: ABI, op, contract, size of the
+ * args and CPU level must be this program's. One that changes the floating-point
+ * mode as it is loaded is refused, and the mode restored. On failure nothing stays
+ * loaded; statuses as in st_kload.h. */
+strata_status st_kcheck_load(const char *path, const st_kcheck_expected *expected,
+                             st_library **library, const stk_kernel **kernel, strata_error *err);
+
+#endif
