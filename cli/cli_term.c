@@ -78,6 +78,14 @@ strata_status cli_json_print(json_t *root, strata_error *err) {
 
 /* ---- progress -------------------------------------------------------------- */
 
+void cli_progress_note(const char *what) {
+  int32_t columns = st_terminal_columns(STDERR_FILENO);
+  if (columns < 2) return;
+  fprintf(stderr, "\r%*s\r", (int)columns - 1, "");
+  if (what) fprintf(stderr, "%.*s ...", (int)columns - 6 > 0 ? (int)columns - 6 : 0, what);
+  fflush(stderr);
+}
+
 cli_progress cli_progress_begin(const char *label, int64_t total) {
   return (cli_progress){.label = label,
                         .total = total > 0 ? total : 1,

@@ -45,6 +45,10 @@ typedef struct cli_progress {
   bool color, visible;
 } cli_progress;
 
+/* One line of what is being done, over the one before it; NULL takes it away. Only
+ * where stderr is a terminal. */
+void cli_progress_note(const char *what);
+
 cli_progress cli_progress_begin(const char *label, int64_t total);
 void cli_progress_at(cli_progress *progress, int64_t done);
 void cli_progress_end(cli_progress *progress);

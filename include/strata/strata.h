@@ -45,7 +45,8 @@ extern "C" {
   X(LIMIT, -7, 1, "a limit was reached")                         \
   X(STATE, -8, 1, "wrong state")                                 \
   X(CANCELLED, -9, 130, "cancelled")                             \
-  X(INTERNAL, -10, 1, "internal error")
+  X(INTERNAL, -10, 1, "internal error")                          \
+  X(NO_VERDICT, -11, 3, "no verdict")
 
 typedef enum strata_status {
 #define STRATA_STATUS_ENUM(name, value, exit_code, text) STRATA_##name = value,

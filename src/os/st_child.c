@@ -44,9 +44,12 @@ static void on_fault(int signal_number, siginfo_t *info, void *context) {
   raise(signal_number);
 }
 
-/* A stack of its own, because running out of stack is a fault too. */
-static void catch_faults(void) {
+/* Its handler has a stack of its own: running out of stack is a fault too. */
+static void set_signals(void) {
+  /* Whatever the parent does on a signal is not the child's business. */
+  static const int usual[] = {SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS, SIGINT, SIGTERM};
   static char stack[64 * 1024];
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; ++i) signal(usual[i], SIG_DFL);
   stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
   struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   sigaltstack(&alternate, NULL);
@@ -58,7 +61,7 @@ static void catch_faults(void) {
 static _Noreturn void be_child(strata_status (*work)(void *, strata_error *), void *user, note *n) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   note_of_child = n;
-  catch_faults();
+  set_signals();
   n->status = work(user, &n->error);
   n->returned = true;
   _exit(0);

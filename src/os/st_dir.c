@@ -1,6 +1,7 @@
 /* Folders by POSIX calls. */
 #include "os/st_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -29,6 +30,20 @@ strata_status st_dir_make(const char *path, strata_error *err) {
   if (code == 0 || (stat(path, &st) == 0 && S_ISDIR(st.st_mode))) return STRATA_OK;
   ST_FAIL(err, IO, "%s: %s: a folder that can be made expected", path, strerror(code));
 }
+
+strata_status st_dir_make_empty(const char *path, strata_error *err) {
+  ST_TRY(st_dir_make(path, err));
+  DIR *dir = opendir(path);
+  if (!dir) ST_FAIL(err, IO, "%s: %s", path, strerror(errno));
+  const struct dirent *entry;
+  int n = 0;
+  while ((entry = readdir(dir))) n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+  closedir(dir);
+  if (n) ST_FAIL(err, ARG, "%s: it is there already: a new or an empty folder expected", path);
+  return STRATA_OK;
+}
+
+void st_dir_remove(const char *path) { rmdir(path); }
 
 static strata_status check_private(const char *path, int fd, strata_error *err) {
   struct stat st;

@@ -8,6 +8,11 @@
  * alone (mode 0700). */
 strata_status st_dir_make(const char *path, strata_error *err);
 
+/* As st_dir_make; ARG if the folder is there and has something in it. */
+strata_status st_dir_make_empty(const char *path, strata_error *err);
+/* Removes a folder if it is there and empty. */
+void st_dir_remove(const char *path);
+
 /* As st_dir_make, and holds the folder: until close nobody else, in this process or
  * another, holds it. Refuses one that belongs to another user or that others can
  * write to: what lies in it could be anybody's. */

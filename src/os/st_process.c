@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <time.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 double st_clock_seconds(void) {
@@ -51,4 +52,10 @@ int32_t st_terminal_columns(int fd) {
 bool st_env_no_color(void) {
   const char *value = getenv("NO_COLOR");
   return value && value[0];
+}
+
+void st_system_name(char *text, size_t n_bytes) {
+  struct utsname name;
+  text[0] = '\0';
+  if (uname(&name) == 0) snprintf(text, n_bytes, "%s %s %s", name.sysname, name.release, name.machine);
 }

@@ -22,6 +22,9 @@ int64_t st_process_file_bytes(void);
  * string, if it is not known or does not fit. */
 bool st_process_executable(char *path, size_t n_bytes);
 
+/* Fills text with the system's name, release and machine: "Linux 6.1.0 x86_64". */
+void st_system_name(char *text, size_t n_bytes);
+
 /* Columns of the terminal behind a file descriptor; 0 if there is none. */
 int32_t st_terminal_columns(int fd);
 
