@@ -1,0 +1,234 @@
+/* Buffer sets, batches, and rounds of pairs. */
+#include "lab/lab_bench.h"
+
+#include <string.h>
+
+#include "core/st_mem.h"
+#include "lab/lab_case.h"
+#include "os/st_process.h"
+
+enum { SAMPLES_A_ROUND = 4, PARTS_A_THREAD = 4 };
+#define WARM_SECONDS 0.05
+
+typedef struct bench_set {
+  lab_case stages[LAB_STAGES_MAX];
+} bench_set;
+
+/* Bytes that are put back before each batch: of a tensor that kernels update. */
+typedef struct original {
+  uint8_t *to, *saved;
+  size_t n_bytes;
+} original;
+
+struct lab_bench {
+  const lab_bench_stage *stages;
+  int32_t n_stages, n_sets;
+  size_t n_bytes;
+  st_pool *pool;
+  bench_set *sets;
+  original *originals; /* of all sets */
+  size_t n_originals, originals_capacity;
+  lab_case expected[LAB_STAGES_MAX]; /* the last set after a batch of base; has no args of its own */
+  st_call *calls; /* room for a batch of all stages */
+};
+
+static int32_t tensor_by_name(const lab_case *c, const stk_tensor *like) {
+  for (int32_t i = 0; i < c->n; ++i)
+    if (c->tensors[i].role != STK_IN && strcmp(c->tensors[i].name, like->name) == 0 &&
+        c->tensors[i].n == like->n && c->tensors[i].dtype == like->dtype)
+      return i;
+  return -1;
+}
+
+/* Lets inputs of a stage be the outputs of the stages before it. */
+static void link_stages(bench_set *set, int32_t stage) {
+  lab_case *c = &set->stages[stage];
+  for (int32_t i = 0; i < c->n; ++i)
+    for (int32_t s = 0; s < stage && c->tensors[i].role == STK_IN; ++s) {
+      int32_t source = tensor_by_name(&set->stages[s], &c->tensors[i]);
+      if (source >= 0) *c->tensors[i].slot = set->stages[s].buffers[source].data;
+    }
+}
+
+static strata_status save_original(lab_bench *b, const st_guarded *buffer, strata_error *err) {
+  void *items = b->originals, *copy;
+  ST_TRY(st_grow(&items, &b->originals_capacity, b->n_originals + 1, sizeof *b->originals, "a benchmark", err));
+  b->originals = items;
+  ST_TRY(st_calloc_aligned(&copy, buffer->n_bytes, 1, "a benchmark", err));
+  memcpy(copy, buffer->data, buffer->n_bytes);
+  b->originals[b->n_originals++] = (original){buffer->data, copy, buffer->n_bytes};
+  return STRATA_OK;
+}
+
+static strata_status set_init(lab_bench *b, bench_set *set, uint64_t seed, strata_error *err) {
+  const lab_fill fill = {seed, 0xa5, 0x5e, 0};
+  for (int32_t s = 0; s < b->n_stages; ++s) {
+    lab_case *c = &set->stages[s];
+    ST_TRY(lab_case_init(c, b->stages[s].op, b->stages[s].args->bytes, fill, err));
+    link_stages(set, s);
+    for (int32_t i = 0; i < c->n; ++i) {
+      b->n_bytes += c->buffers[i].n_bytes;
+      if (c->tensors[i].role == STK_INOUT) ST_TRY(save_original(b, &c->buffers[i], err));
+    }
+  }
+  return STRATA_OK;
+}
+
+static void put_back(const lab_bench *b) {
+  for (size_t i = 0; i < b->n_originals; ++i)
+    memcpy(b->originals[i].to, b->originals[i].saved, b->originals[i].n_bytes);
+}
+
+static int32_t parts_of(const lab_bench *b, const lab_case *c) {
+  stk_param params[STK_PARAMS_MAX];
+  int32_t threads = st_pool_threads(b->pool), n = c->op->params ? c->op->params(c->args, params) : 0;
+  for (int32_t i = 0; i < n; ++i)
+    if (strcmp(params[i].name, "T") == 0 && stk_param_get(&params[i]) > 1) return threads * PARTS_A_THREAD;
+  return threads;
+}
+
+/* Calls of one dispatch on a set, for one stage or all (-1). */
+static int32_t add_calls(const lab_bench *b, int32_t stage, lab_arm arm, int32_t set, st_call *calls) {
+  int32_t n = 0;
+  for (int32_t s = 0; s < b->n_stages; ++s) {
+    const lab_case *c = &b->sets[set].stages[s];
+    if (stage >= 0 && s != stage) continue;
+    calls[n++] = (st_call){b->stages[s].kernel[arm], c->args, parts_of(b, c), s, -1};
+  }
+  return n;
+}
+
+/* n dispatches on the sets in turn; returns their seconds. */
+static double dispatch(lab_bench *b, int32_t stage, lab_arm arm, int32_t n) {
+  int32_t n_calls = 0;
+  for (int32_t i = 0; i < n; ++i) n_calls += add_calls(b, stage, arm, i % b->n_sets, b->calls + n_calls);
+  double begin = st_clock_seconds();
+  st_pool_run(b->pool, b->calls, n_calls, NULL, NULL);
+  return st_clock_seconds() - begin;
+}
+
+static double batch(lab_bench *b, int32_t stage, lab_arm arm) {
+  put_back(b);
+  return dispatch(b, stage, arm, LAB_BATCH);
+}
+
+static int32_t last_set(const lab_bench *b) { return (LAB_BATCH - 1) % b->n_sets; }
+
+/* Copies what base left in the last set. */
+static strata_status keep_expected(lab_bench *b, int32_t stage, strata_error *err) {
+  for (int32_t s = 0; s < b->n_stages; ++s) {
+    const lab_case *from = &b->sets[last_set(b)].stages[s];
+    lab_case *to = &b->expected[s];
+    if (stage >= 0 && s != stage) continue;
+    if (!to->op) ST_TRY(lab_case_init(to, from->op, b->stages[s].args->bytes, from->fill, err));
+    for (int32_t i = 0; i < from->n; ++i)
+      memcpy(to->buffers[i].data, from->buffers[i].data, from->buffers[i].n_bytes);
+  }
+  return STRATA_OK;
+}
+
+/* Outputs only: inputs may be another stage's. A fast candidate's state drifts from
+ * base's over a batch, so its bound holds for a single call and is not asked here. */
+static bool as_expected(const lab_bench *b, int32_t stage, lab_arm arm) {
+  for (int32_t s = 0; s < b->n_stages; ++s) {
+    const lab_case *got = &b->sets[last_set(b)].stages[s];
+    if ((stage >= 0 && s != stage) || (arm == LAB_CAND && b->stages[s].bound > 0)) continue;
+    for (int32_t i = 0; i < got->n; ++i)
+      if (got->tensors[i].role != STK_IN &&
+          lab_case_compare_tensor(&b->expected[s], got, i, 0).word != LAB_EQUAL)
+        return false;
+  }
+  return true;
+}
+
+strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_pool *pool,
+                            size_t cache_bytes, uint64_t seed, lab_bench **out, strata_error *err) {
+  strata_status status = STRATA_OK;
+  void *memory;
+  *out = NULL;
+  ST_TRY(st_calloc(&memory, 1, sizeof **out, "a benchmark", err));
+  lab_bench *b = memory;
+  b->stages = stages;
+  b->n_stages = n_stages;
+  b->pool = pool;
+  ST_TRY_OUT(st_calloc(&memory, LAB_SETS_MAX, sizeof *b->sets, "a benchmark", err));
+  b->sets = memory;
+  ST_TRY_OUT(st_calloc(&memory, (size_t)LAB_BATCH * LAB_STAGES_MAX, sizeof *b->calls, "a benchmark", err));
+  b->calls = memory;
+  while (b->n_sets < 2 || (b->n_sets < LAB_SETS_MAX && b->n_bytes < 2 * cache_bytes)) {
+    ST_TRY_OUT(set_init(b, &b->sets[b->n_sets], seed + (uint64_t)b->n_sets, err));
+    ++b->n_sets;
+  }
+  dispatch(b, -1, LAB_BASE, b->n_sets); /* later stages get their inputs */
+out:
+  if (status != STRATA_OK) lab_bench_free(&b);
+  *out = b;
+  return status;
+}
+
+void lab_bench_free(lab_bench **bench) {
+  lab_bench *b = *bench;
+  if (!b) return;
+  for (int32_t set = 0; set < LAB_SETS_MAX && b->sets; ++set)
+    for (int32_t s = 0; s < LAB_STAGES_MAX; ++s) lab_case_release(&b->sets[set].stages[s]);
+  for (int32_t s = 0; s < LAB_STAGES_MAX; ++s) lab_case_release(&b->expected[s]);
+  for (size_t i = 0; i < b->n_originals; ++i) st_free(b->originals[i].saved);
+  st_free(b->originals);
+  st_free(b->sets);
+  st_free(b->calls);
+  st_free(b);
+  *bench = NULL;
+}
+
+int32_t lab_bench_sets(const lab_bench *b) { return b->n_sets; }
+size_t lab_bench_bytes(const lab_bench *b) { return b->n_bytes; }
+
+stk_work lab_bench_work(const lab_bench *b, int32_t stage) {
+  stk_work w = {0};
+  for (int32_t s = 0; s < b->n_stages; ++s)
+    for (int i = 0; i < LAB_BATCH && (stage < 0 || s == stage); ++i)
+      b->stages[s].op->work(b->sets[0].stages[s].args, &w);
+  return w;
+}
+
+size_t lab_samples_bytes(const lab_rule *rule) {
+  return sizeof(lab_samples) + (size_t)rule->max_rounds * SAMPLES_A_ROUND * sizeof(lab_sample);
+}
+
+static void warm(lab_bench *b, int32_t stage, lab_arm arm) {
+  double end = st_clock_seconds() + WARM_SECONDS;
+  do dispatch(b, stage, arm, 1);
+  while (st_clock_seconds() < end);
+  batch(b, stage, arm);
+}
+
+/* One pair; round says which arm goes first. */
+static void measure_pair(lab_bench *b, int32_t stage, lab_arm pair, int32_t round, lab_samples *samples) {
+  for (int32_t order = 0; order < 2; ++order) {
+    lab_arm arm = (order == 0) == (round % 2 == 0) ? LAB_BASE : pair;
+    double at = st_clock_seconds() - samples->began, seconds = batch(b, stage, arm);
+    samples->changed |= !as_expected(b, stage, arm);
+    samples->items[samples->n++] = (lab_sample){round, pair, arm, order, at, seconds, false};
+  }
+}
+
+strata_status lab_bench_measure(lab_bench *b, int32_t stage, const lab_rule *rule, double seconds,
+                                lab_samples *samples, strata_error *err) {
+  const bool has_cand = b->stages[stage < 0 ? 0 : stage].kernel[LAB_CAND] != NULL;
+  lab_outcome outcome = {0};
+  samples->n = 0;
+  samples->began = st_clock_seconds();
+  const double end = samples->began + seconds;
+  for (int arm = 0; arm < LAB_ARMS; ++arm)
+    if (arm != LAB_CAND || has_cand) warm(b, stage, (lab_arm)arm);
+  batch(b, stage, LAB_BASE);
+  ST_TRY(keep_expected(b, stage, err));
+  for (int32_t round = 0; round < rule->max_rounds && st_clock_seconds() < end; ++round) {
+    if (has_cand) measure_pair(b, stage, LAB_CAND, round, samples);
+    measure_pair(b, stage, LAB_NULL, round, samples);
+    if (round % 2 == 0 || round + 1 < rule->min_rounds) continue;
+    ST_TRY(lab_stats_judge(samples->items, samples->n, rule, &outcome, err));
+    if (lab_stats_done(&outcome, rule)) break;
+  }
+  return STRATA_OK;
+}

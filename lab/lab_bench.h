@@ -1,0 +1,55 @@
+/* Timing two kernels of an op, or two chains of them, side by side.
+ *
+ * A batch is LAB_BATCH dispatches in a row, on sets of buffers that together are
+ * larger than the last-level cache and are taken in turn. All arms work on the same
+ * sets; before a batch, untimed, whatever a kernel changes is put back. After a batch
+ * the last set's outputs are compared with what base leaves there.
+ *
+ * In a chain each stage reads what the stages before it wrote, tensors being matched
+ * by name; base ran them all once, and no arm changes that: parity was proved before. */
+#ifndef LAB_BENCH_H
+#define LAB_BENCH_H
+
+#include "device/cpu/st_pool.h"
+#include "lab/lab_shape.h"
+#include "lab/lab_stats.h"
+
+enum { LAB_BATCH = 36, LAB_STAGES_MAX = 4, LAB_SETS_MAX = LAB_BATCH };
+
+/* One stage: args of the wanted size, and the kernels of the arms. */
+typedef struct lab_bench_stage {
+  const stk_op *op;
+  const lab_args *args;
+  const stk_kernel *kernel[LAB_ARMS]; /* cand NULL: a null run */
+  double bound;                       /* of a fast candidate, else 0 */
+} lab_bench_stage;
+
+typedef struct lab_bench lab_bench;
+
+/* Borrows stages' ops and kernels and the pool. cache_bytes: of the last level. */
+strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_pool *pool,
+                            size_t cache_bytes, uint64_t seed, lab_bench **out, strata_error *err);
+void lab_bench_free(lab_bench **bench);
+
+int32_t lab_bench_sets(const lab_bench *bench);
+size_t lab_bench_bytes(const lab_bench *bench); /* of all sets */
+/* Operations and bytes of a batch of one stage (-1: of all). */
+stk_work lab_bench_work(const lab_bench *bench, int32_t stage);
+
+/* Where samples go: plain data, so that it may lie in shared memory and outlive a
+ * run that is killed. */
+typedef struct lab_samples {
+  int32_t n;
+  bool changed; /* a timed batch left other outputs than base */
+  double began; /* st_clock_seconds */
+  lab_sample items[];
+} lab_samples;
+/* Bytes of a lab_samples for a rule's rounds. */
+size_t lab_samples_bytes(const lab_rule *rule);
+
+/* Rounds of one stage (-1: all stages one after the other) until the rule is content
+ * or seconds are over. NOMEM. */
+strata_status lab_bench_measure(lab_bench *bench, int32_t stage, const lab_rule *rule, double seconds,
+                                lab_samples *samples, strata_error *err);
+
+#endif
