@@ -1,0 +1,160 @@
+/* Freezing, compiling and loading a side's kernel. */
+#include "lab/lab_side.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/st_mem.h"
+#include "kload/st_kcheck.h"
+#include "kload/st_kload.h"
+#include "kreg/st_kreg.h"
+#include "kreg/st_source.h"
+#include "os/st_child.h"
+#include "os/st_dir.h"
+#include "os/st_file.h"
+
+enum { SOURCE_BYTES_MAX = 4 << 20 };
+
+static bool is_path(const char *given) {
+  size_t n = strlen(given);
+  return strchr(given, '/') || (n > 2 && strcmp(given + n - 2, ".c") == 0);
+}
+
+static const stk_kernel *variant_of(const stk_op *op, const char *name) {
+  const stk_kernel *kernel;
+  st_op index = (st_op)st_kreg_op_by_name(op->name);
+  for (int32_t i = 0; (kernel = st_kreg_variant(index, i)); ++i)
+    if (strcmp(kernel->variant, name) == 0) return kernel;
+  return NULL;
+}
+
+static strata_status write_file(const char *path, const char *text, size_t n_bytes, strata_error *err) {
+  st_writer *writer = NULL;
+  ST_TRY(st_writer_open(path, &writer, err));
+  strata_status status = st_writer_write(writer, text, n_bytes, err);
+  if (status == STRATA_OK) status = st_writer_commit(writer, err);
+  st_writer_close(&writer);
+  return status;
+}
+
+static strata_status hash_text(const char *text, size_t n_bytes, char hex[65], strata_error *err) {
+  strata_sha256 *hash;
+  ST_TRY(strata_sha256_new(&hash, err));
+  strata_sha256_update(hash, text, n_bytes);
+  strata_sha256_finish(&hash, hex);
+  return STRATA_OK;
+}
+
+static strata_status freeze_text(lab_side *side, const char *text, size_t n_bytes,
+                                 const char *directory, const char *place, strata_error *err) {
+  char folder[LAB_PATH_MAX];
+  int n = snprintf(folder, sizeof folder, "%s/%s", directory, place);
+  snprintf(side->file, sizeof side->file, "%s/%s.c", place, side->op->name);
+  int m = snprintf(side->frozen, sizeof side->frozen, "%s/%s", directory, side->file);
+  if (n >= (int)sizeof folder || m >= (int)sizeof side->frozen)
+    ST_FAIL(err, LIMIT, "%s: a shorter path expected", directory);
+  ST_TRY(st_dir_make(folder, err));
+  ST_TRY(hash_text(text, n_bytes, side->sha256, err));
+  return write_file(side->frozen, text, n_bytes, err);
+}
+
+static strata_status freeze_variant(lab_side *side, const char *directory, const char *place,
+                                    strata_error *err) {
+  st_source source;
+  const stk_kernel *kernel = variant_of(side->op, side->given);
+  if (!kernel || !st_source_of_variant(side->op->name, side->given, &source))
+    ST_FAIL(err, ARG, "%s: a variant of %s (strata lab list %s) or the path of a C file expected",
+            side->given, side->op->name, side->op->name);
+  snprintf(side->wanted_level, sizeof side->wanted_level, "%s", kernel->isa);
+  return freeze_text(side, source.text, source.n_bytes, directory, place, err);
+}
+
+static strata_status freeze_file(lab_side *side, const char *directory, const char *place,
+                                 strata_error *err) {
+  char *text;
+  size_t n_bytes;
+  if (st_path_probe(side->given) != ST_PATH_FILE) ST_FAIL(err, ARG, "%s: a C file expected", side->given);
+  ST_TRY(st_file_read(side->given, SOURCE_BYTES_MAX, &text, &n_bytes, err));
+  strata_status status = freeze_text(side, text, n_bytes, directory, place, err);
+  st_free(text);
+  return status;
+}
+
+strata_status lab_side_freeze(lab_side *side, const stk_op *op, const char *given,
+                              const char *directory, const char *place, strata_error *err) {
+  *side = (lab_side){.op = op};
+  if (snprintf(side->given, sizeof side->given, "%s", given) >= (int)sizeof side->given)
+    ST_FAIL(err, LIMIT, "%s: a shorter path expected", given);
+  return is_path(given) ? freeze_file(side, directory, place, err)
+                        : freeze_variant(side, directory, place, err);
+}
+
+/* ---- compiling ---------------------------------------------------------------- */
+
+static strata_status open_copy(const lab_side *side, const lab_toolchain *tools, int32_t copy,
+                               st_module **out, strata_error *err) {
+  const st_kload_request request = {
+      .source = side->frozen, .op = side->op->name,
+      .level = side->wanted_level[0] ? side->wanted_level : NULL, .cache_dir = tools->cache_dir,
+      .compiler = tools->compiler, .seconds = tools->seconds, .copy = copy};
+  return st_kload_open(&request, out, err);
+}
+
+static void note_module(lab_side *side, const st_module *module) {
+  const char *end = strchr(module->compiler, '\n'); /* the first line says enough */
+  size_t length = end ? (size_t)(end - module->compiler) : strlen(module->compiler);
+  snprintf(side->key, sizeof side->key, "%s", module->key);
+  snprintf(side->variant, sizeof side->variant, "%s", module->kernel->variant);
+  snprintf(side->level, sizeof side->level, "%s", module->kernel->isa);
+  snprintf(side->compiler, sizeof side->compiler, "%.*s", (int)length, module->compiler);
+  snprintf(side->flags, sizeof side->flags, "%s", module->flags);
+  side->numerics = module->kernel->numerics;
+  side->relaxed_math = module->relaxed_math;
+}
+
+/* What the child is to do; side lies in shared memory. */
+typedef struct compile_job {
+  lab_side *side;
+  const lab_toolchain *tools;
+} compile_job;
+
+static strata_status compile_child(void *user, strata_error *err) {
+  const compile_job *job = user;
+  for (int32_t copy = LAB_COPIES; copy-- > 0;) {
+    st_module *module;
+    ST_TRY(open_copy(job->side, job->tools, copy, &module, err));
+    int n = snprintf(job->side->modules[copy], LAB_PATH_MAX, "%s", module->path);
+    note_module(job->side, module);
+    st_kload_close(&module);
+    if (n >= LAB_PATH_MAX) ST_FAIL(err, LIMIT, "%s: a shorter path of the cache expected", job->side->given);
+  }
+  return STRATA_OK;
+}
+
+strata_status lab_side_compile(lab_side *side, const lab_toolchain *tools, strata_error *err) {
+  void *shared;
+  st_child_result end;
+  ST_TRY(st_shared_new(&shared, sizeof *side, "a child process", err));
+  memcpy(shared, side, sizeof *side);
+  compile_job job = {shared, tools};
+  strata_status status = st_child_run(compile_child, &job, 8 * tools->seconds, &end, err);
+  if (status == STRATA_OK && end.end != ST_CHILD_DONE)
+    status = st_error_set(err, STRATA_FORMAT, "%s: %s as it was loaded", side->given,
+                          end.end == ST_CHILD_HUNG ? "hung" : end.name);
+  if (status == STRATA_OK) memcpy(side, shared, sizeof *side);
+  st_shared_free(shared, sizeof *side);
+  return status;
+}
+
+/* ---- loading ------------------------------------------------------------------ */
+
+strata_status lab_side_load(const lab_side *side, int32_t copy, lab_loaded *out, strata_error *err) {
+  const st_kcheck_expected expected = {.source = side->given, .op = side->op->name, .level = side->level};
+  *out = (lab_loaded){0};
+  return st_kcheck_load(side->modules[copy], &expected, &out->library, &out->kernel, err);
+}
+
+void lab_side_unload(lab_loaded *loaded) {
+  st_library_close(&loaded->library);
+  loaded->kernel = NULL;
+}
