@@ -1,6 +1,8 @@
 /* gdn_scan: shapes, operation counts and test cases. */
 #include "gdn_scan/gdn_scan.h"
 
+#include <stdbool.h>
+
 static const char *check(const void *args) {
   const stk_gdn_scan_args *a = args;
   if (a->n_tokens < 1 || a->pos0 < 0 || a->pos0 > INT32_MAX - a->n_tokens)
@@ -57,9 +59,9 @@ static void work(const void *args, stk_work *w) {
   const stk_gdn_scan_args *a = args;
   double elems = (double)a->v_heads * a->k_dim * a->v_dim;
   w->flops += 6.0 * a->n_tokens * elems; /* three fused multiply-adds an element at least */
-  /* One read and one write of the state for two tokens; one token is half of that on
-   * average, and a window reads and writes it at least once. */
-  w->state_bytes += a->n_tokens == 1 ? 6.0 * elems : 8.0 * elems;
+  /* A window reads the state at least once; an even token writes it. */
+  bool written = a->n_tokens > 1 || a->pos0 % 2 == 0;
+  w->state_bytes += (written ? 8.0 : 4.0) * elems;
   w->io_bytes += 4.0 * a->n_tokens * (2.0 * a->k_heads * a->k_dim + 2.0 * a->v_heads * a->v_dim);
 }
 

@@ -30,7 +30,7 @@ static void work(const void *args, stk_work *w) {
   const stk_ple_mix_args *a = args;
   double elems = (double)a->n_tokens * a->n_streams * a->hidden;
   w->flops += 15.0 * elems;
-  w->io_bytes += 20.0 * elems;
+  w->io_bytes += 16.0 * elems + 4.0 * a->n_tokens * a->hidden;
 }
 
 static const stk_ple_mix_args cases[] = {
