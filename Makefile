@@ -118,6 +118,11 @@ $(BUILD)/lab/%.o: lab/%.c
 	@echo '  CC    $@'
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
+# Ceilings that were kept count only for the sources that measured them.
+ROOF_SRC := $(wildcard kernels/roof/*.[ch]) src/device/cpu/st_roof.c lab/lab_ceilings.c
+$(BUILD)/lab/lab_ceilings.o: CFLAGS += -DLAB_ROOF_SOURCES='"$(shell cat $(ROOF_SRC) | cksum | tr ' ' -)"'
+$(BUILD)/lab/lab_ceilings.o: $(ROOF_SRC)
+
 # The program knows where the shipped model is installed, so it is compiled anew
 # when PREFIX changes.
 $(CLI_OBJ): $(BUILD)/prefix

@@ -2,12 +2,42 @@
 #ifndef CLI_LAB_H
 #define CLI_LAB_H
 
+#include <jansson.h>
+
 #include "cli_args.h"
-#include "os/st_cpu.h"
+#include "lab/lab_ceilings.h"
 
 extern const cli_command cmd_lab_list, cmd_lab_check, cmd_lab_roof;
 
+/* ---- the machine --------------------------------------------------------------- */
+
 /* The CPU level to measure at: STRATA_ISA's, or the best one. */
 strata_status cli_lab_level(st_cpu_level *out, strata_error *err);
+
+/* Where ceilings are kept and whether to measure them again: the options of every
+ * command that shows floors. */
+typedef struct cli_ceilings_args {
+  const char *cache;
+  bool fresh;
+} cli_ceilings_args;
+
+#define CLI_OPTIONS_CEILINGS(args)                                                       \
+  {0, "fresh", NULL, CLI_FLAG, offsetof(args, ceilings.fresh), 0, 0, NULL,               \
+   "measure this machine's ceilings again, which are kept otherwise"},                   \
+  {                                                                                      \
+    0, "cache", "DIR", CLI_TEXT, offsetof(args, ceilings.cache), 0, 0, NULL,             \
+        "where the ceilings are kept (default ~/.cache/strata)"                          \
+  }
+
+/* lab_ceilings_get with notes about what the user should know. */
+strata_status cli_lab_ceilings(st_pool *pool, st_cpu_level level, const cli_ceilings_args *args,
+                               lab_ceilings *out, strata_error *err);
+/* The line that says which machine and when. */
+void cli_lab_print_machine(const lab_ceilings *ceilings);
+void cli_lab_print_ceilings(const lab_ceilings *ceilings);
+json_t *cli_lab_ceilings_json(const lab_ceilings *ceilings);
+
+/* "operations", or the memory that bounds. */
+const char *cli_lab_bound(const lab_floor *floor);
 
 #endif

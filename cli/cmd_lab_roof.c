@@ -10,57 +10,213 @@
 
 typedef struct roof_args {
   int32_t threads, rounds;
-  const char *scan;
+  const char *tokens, *set, *variant, *scan;
+  cli_ceilings_args ceilings;
+  bool warm, only_ceilings, json;
 } roof_args;
 
-static const roof_args roof_defaults = {.rounds = 9};
+static const roof_args roof_defaults = {.rounds = 9, .tokens = "1,512"};
 
 static const cli_option roof_options[] = {
-    CLI_OPTION_THREADS(roof_args),
-    {0, "rounds", "N", CLI_INT, offsetof(roof_args, rounds), 1, 101, NULL,
+    {0, "T", "LIST", CLI_TEXT, offsetof(roof_args, tokens), 0, 0, NULL,
+     "numbers of tokens to run at once (default 1,512)"},
+    {0, "set", "LIST", CLI_TEXT, offsetof(roof_args, set), 0, 0, NULL,
+     "other sizes than the released model's, such as Hk=4,Hv=8"},
+    {0, "variant", "V", CLI_TEXT, offsetof(roof_args, variant), 0, 0, NULL,
+     "time this variant of OP instead of the chosen one"},
+    {0, "warm", NULL, CLI_FLAG, offsetof(roof_args, warm), 0, 0, NULL,
+     "use the same data again and again, instead of data from main memory"},
+    {0, "rounds", "N", CLI_INT, offsetof(roof_args, rounds), 1, LAB_ROUNDS_MAX, NULL,
      "rounds of measurements (default 9)"},
     {0, "scan", "V", CLI_TEXT, offsetof(roof_args, scan), 0, 0, NULL,
-     "a variant of gdn_scan to measure beside the chosen one"},
+     "with gdn: a variant of gdn_scan to time beside the chosen one"},
+    {0, "ceilings", NULL, CLI_FLAG, offsetof(roof_args, only_ceilings), 0, 0, NULL,
+     "show the ceilings and time nothing"},
+    CLI_OPTIONS_CEILINGS(roof_args),
+    CLI_OPTION_THREADS(roof_args),
+    CLI_OPTION_JSON(roof_args),
 };
 
-static void print_roof(const lab_roof_result *r, st_cpu_level level, int32_t threads) {
-  printf("%s, %d threads: %.1f GFLOP/s, reads 512 KiB at %.1f GB/s, 256 MiB at %.1f GB/s\n\n",
-         st_cpu_level_name(level), threads, r->flops_per_s / 1e9, r->bytes_per_s_l2 / 1e9,
-         r->bytes_per_s_dram / 1e9);
-  printf("One layer at 16 key and 48 value heads of 128. Microseconds.\n\n");
+/* ---- what to time ---------------------------------------------------------------- */
+
+typedef struct roof_job {
+  const roof_args *args;
+  cli_ids tokens;
+  st_pool *pool;
+  lab_ceilings ceilings;
+  st_kernel_set chosen;
+  bool ops[ST_OPS];
+  bool gdn; /* the table of the gated delta net */
+  json_t *rows, *gdn_rows;
+} roof_job;
+
+static strata_status pick_ops(roof_job *job, const cli_words *words, strata_error *err) {
+  for (int i = 0; i < words->n; i++) {
+    const char *word = words->items[i];
+    bool found = strcmp(word, "gdn") == 0;
+    job->gdn |= found;
+    for (int op = 0; op < ST_OPS && strcmp(word, "gdn"); op++)
+      if (strncmp(st_kreg_op((st_op)op)->name, word, strlen(word)) == 0) job->ops[op] = found = true;
+    if (!found) ST_FAIL(err, ARG, "lab roof: %s: gdn or the name of an op expected", word);
+  }
+  for (int op = 0; op < ST_OPS && words->n == 0; op++)
+    job->ops[op] = st_kreg_op((st_op)op)->released != NULL;
+  return STRATA_OK;
+}
+
+static strata_status find_variant(roof_job *job, strata_error *err) {
+  const stk_kernel *kernel;
+  int n = 0, only = 0;
+  for (int op = 0; op < ST_OPS; op++)
+    if (job->ops[op]) n++, only = op;
+  if (n != 1) ST_FAIL(err, ARG, "--variant: %d ops: one op expected", n);
+  for (int32_t i = 0; (kernel = st_kreg_variant((st_op)only, i)); i++)
+    if (!strcmp(kernel->variant, job->args->variant) &&
+        st_cpu_has((st_cpu_level)st_cpu_level_by_name(kernel->isa))) {
+      job->chosen.kernel[only] = kernel;
+      return STRATA_OK;
+    }
+  ST_FAIL(err, ARG, "--variant: %s: a variant of %s that this CPU can run expected", job->args->variant,
+          st_kreg_op((st_op)only)->name);
+}
+
+static strata_status prepare(roof_job *job, const cli_words *words, strata_error *err) {
+  const roof_args *args = job->args;
+  st_cpu_level level;
+  ST_TRY(cli_lab_level(&level, err));
+  ST_TRY(pick_ops(job, words, err));
+  ST_TRY(cli_ids_parse(&job->tokens, args->tokens, "--T", 1, 1 << 20, err));
+  if (job->tokens.n < 1 || job->tokens.n > LAB_ROOF_ROWS_MAX)
+    ST_FAIL(err, ARG, "--T: %zu numbers: 1 to %d expected", job->tokens.n, LAB_ROOF_ROWS_MAX);
+  st_kernel_set_choose(&job->chosen, level);
+  if (args->variant) ST_TRY(find_variant(job, err));
+  ST_TRY(st_pool_new(args->threads ? args->threads : st_cpu_count(), &job->pool, err));
+  return cli_lab_ceilings(job->pool, level, &args->ceilings, &job->ceilings, err);
+}
+
+/* ---- any op ------------------------------------------------------------------------ */
+
+static double bytes_of(const stk_work *w) { return w->weight_bytes + w->state_bytes + w->io_bytes; }
+
+static void print_header(void) {
+  printf("\nOne call. Microseconds.\n\n");
+  printf("%-10s %-10s %5s %-5s %9s %9s %9s %9s %9s %12s  %s\n", "op", "variant", "T", "data",
+         "MFLOP", "MB", "best", "median", "floor", "median/floor", "bound by");
+}
+
+static void print_row(const lab_roof_row *r) {
+  printf("%-10s %-10s %5d %-5s %9.2f %9.3f %9.1f %9.1f %9.1f", r->op, r->variant, r->n_tokens,
+         r->warm ? "warm" : "cold", 1e-6 * r->work.flops, 1e-6 * bytes_of(&r->work), 1e6 * r->best,
+         1e6 * r->median, 1e6 * r->floor.seconds);
+  if (r->floor.seconds > 0) printf(" %12.2f", r->median / r->floor.seconds);
+  else printf(" %12s", "");
+  printf("  %s\n", cli_lab_bound(&r->floor));
+}
+
+static json_t *row_json(const lab_roof_row *r) {
+  return json_pack("{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "op", r->op, "variant",
+                   r->variant, "T", (int)r->n_tokens, "data", r->warm ? "warm" : "cold", "flops",
+                   cli_json_number(r->work.flops), "bytes", cli_json_number(bytes_of(&r->work)),
+                   "best_seconds", cli_json_number(r->best), "median_seconds",
+                   cli_json_number(r->median), "floor_seconds", cli_json_number(r->floor.seconds),
+                   "bound", cli_lab_bound(&r->floor));
+}
+
+static strata_status time_op(roof_job *job, st_op op, strata_error *err) {
+  const roof_args *args = job->args;
+  lab_roof_row rows[LAB_ROOF_ROWS_MAX];
+  int32_t n;
+  const lab_roof_request request = {.op = st_kreg_op(op), .kernel = job->chosen.kernel[op],
+                                    .tokens = job->tokens.items, .n_tokens = (int32_t)job->tokens.n,
+                                    .set = args->set, .warm = args->warm};
+  ST_TRY(lab_roof_op(job->pool, &job->ceilings, &request, args->rounds, rows, &n, err));
+  for (int32_t i = 0; i < n; i++) {
+    if (args->json) json_array_append_new(job->rows, row_json(&rows[i]));
+    else print_row(&rows[i]);
+  }
+  return cli_interrupted() ? st_error_set(err, STRATA_CANCELLED, "lab roof: interrupted") : STRATA_OK;
+}
+
+static strata_status time_ops(roof_job *job, strata_error *err) {
+  bool any = false;
+  for (int op = 0; op < ST_OPS; op++) {
+    if (!job->ops[op]) continue;
+    if (!any && !job->args->json) print_header();
+    any = true;
+    ST_TRY(time_op(job, (st_op)op, err));
+  }
+  return STRATA_OK;
+}
+
+/* ---- the gated delta net ----------------------------------------------------------- */
+
+static void print_gdn(const lab_gdn_rows *rows) {
+  printf("\nOne layer at 16 key and 48 value heads of 128. Microseconds.\n\n");
   printf("%-14s %-12s %6s %-5s %10s %10s %10s %13s %12s\n", "stage", "variant", "T", "state",
          "best", "median", "floor", "median/floor", "36 layers ms");
-  for (int32_t i = 0; i < r->n_rows; ++i) {
-    const lab_roof_row *row = &r->rows[i];
+  for (int32_t i = 0; i < rows->n; i++) {
+    const lab_gdn_row *row = &rows->rows[i];
     printf("%-14s %-12s %6d %-5s %10.1f %10.1f %10.1f %13.2f %12.2f\n", row->what, row->variant,
            row->n_tokens, row->cold ? "cold" : "warm", row->best * 1e6, row->median * 1e6,
            row->floor * 1e6, row->median / row->floor, row->median * 36e3);
   }
 }
 
+static json_t *gdn_row_json(const lab_gdn_row *r) {
+  return json_pack("{s:s, s:s, s:i, s:s, s:o, s:o, s:o}", "stage", r->what, "variant", r->variant, "T",
+                   (int)r->n_tokens, "state", r->cold ? "cold" : "warm", "best_seconds",
+                   cli_json_number(r->best), "median_seconds", cli_json_number(r->median),
+                   "floor_seconds", cli_json_number(r->floor));
+}
+
+static strata_status time_gdn(roof_job *job, strata_error *err) {
+  lab_gdn_rows rows;
+  ST_TRY(lab_roof_gdn(job->pool, &job->ceilings, job->args->rounds, job->args->scan, &rows, err));
+  if (!job->args->json) print_gdn(&rows);
+  for (int32_t i = 0; i < rows.n && job->args->json; i++)
+    json_array_append_new(job->gdn_rows, gdn_row_json(&rows.rows[i]));
+  return STRATA_OK;
+}
+
+/* ---- command ----------------------------------------------------------------------- */
+
+static strata_status measure(roof_job *job, strata_error *err) {
+  const roof_args *args = job->args;
+  job->rows = json_array();
+  job->gdn_rows = json_array();
+  if (!args->json) {
+    cli_lab_print_machine(&job->ceilings);
+    cli_lab_print_ceilings(&job->ceilings);
+  }
+  if (!args->only_ceilings) ST_TRY(time_ops(job, err));
+  if (!args->only_ceilings && job->gdn) ST_TRY(time_gdn(job, err));
+  if (!args->json) return cli_flush(err);
+  return cli_json_print(json_pack("{s:o, s:O, s:O}", "machine", cli_lab_ceilings_json(&job->ceilings),
+                                  "ops", job->rows, "gdn", job->gdn_rows), err);
+}
+
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
-  const roof_args *args = command_args;
-  strata_status status = STRATA_OK;
-  st_pool *pool = NULL;
-  lab_roof_result result;
-  st_cpu_level level;
-  if (words->n > 1 || (words->n == 1 && strcmp(words->items[0], "gdn") != 0))
-    ST_FAIL(err, ARG, "lab roof: %s: gdn expected", words->items[words->n - 1]);
-  ST_TRY(cli_lab_level(&level, err));
-  ST_TRY_OUT(st_pool_new(args->threads ? args->threads : st_cpu_count(), &pool, err));
-  ST_TRY_OUT(lab_roof_gdn(pool, level, args->rounds, args->scan, &result, err));
-  print_roof(&result, level, st_pool_threads(pool));
-  ST_TRY_OUT(cli_flush(err));
-out:
-  st_pool_free(&pool);
+  roof_job job = {.args = command_args};
+  strata_status status = prepare(&job, words, err);
+  if (status == STRATA_OK) status = measure(&job, err);
+  json_decref(job.rows);
+  json_decref(job.gdn_rows);
+  st_pool_free(&job.pool);
+  cli_ids_release(&job.tokens);
   return status;
 }
 
 const cli_command cmd_lab_roof = {
     .name = "lab roof",
     .summary = "time kernels beside the ceilings of this machine",
-    .usage = "[gdn] [options]",
-    .details = "Times the gated delta net's prompt kernels beside their floor on this machine.",
+    .usage = "[OP ... | gdn] [options]",
+    .details =
+        "Shows what this machine can do at most, and the time of each op whose name begins with OP "
+        "(all without one) beside its floor: the larger of its operations over the multiply-add "
+        "peak and its bytes over the rate of the memory that holds them.\n"
+        "gdn times the gated delta net's prompt kernels one after the other, as a layer runs "
+        "them, with the states of 36 layers.\n"
+        "The ceilings are kept for this CPU, level and number of threads.",
     .options = roof_options,
     .n_options = sizeof roof_options / sizeof roof_options[0],
     .defaults = &roof_defaults,

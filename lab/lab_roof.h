@@ -1,33 +1,65 @@
-/* How fast the gated delta net's prompt kernels are on this machine, beside their
- * floor: the larger of operations over the measured multiply-add peak and bytes
- * over the measured read rate of a working set of that size. */
+/* How fast kernels are on this machine, beside the floor that its ceilings put
+ * under their time. */
 #ifndef LAB_ROOF_H
 #define LAB_ROOF_H
 
-#include "core/st_error.h"
-#include "device/cpu/st_pool.h"
-#include "os/st_cpu.h"
+#include "kreg/st_kreg.h"
+#include "lab/lab_ceilings.h"
 
-/* One line of the table. Times are of one layer, in seconds. */
+enum { LAB_ROUNDS_MAX = 101 };
+
+/* ---- any op -------------------------------------------------------------------- */
+
+typedef struct lab_roof_request {
+  const stk_op *op;
+  const stk_kernel *kernel;
+  const int32_t *tokens; /* a row for each; an op of one token has one row */
+  int32_t n_tokens;
+  const char *set; /* further parameters, "Hk=4,Hv=8" */
+  /* Cold: the data of a call come from main memory. Warm: one call's data again and
+   * again, from the cache that holds them. */
+  bool warm;
+} lab_roof_request;
+
+/* Times are of one call, in seconds. */
 typedef struct lab_roof_row {
+  const char *op, *variant;
+  int32_t n_tokens;
+  bool warm;
+  stk_work work;
+  lab_floor floor;
+  double best, median;
+} lab_roof_row;
+
+enum { LAB_ROOF_ROWS_MAX = 16 };
+
+/* Times a request's rows in n_rounds rounds in which every row runs once, so that a
+ * disturbance hits all alike. The shape is the op's released one. UNSUPPORTED for a
+ * shape that the op refuses, or if the op has none. */
+strata_status lab_roof_op(st_pool *pool, const lab_ceilings *ceilings, const lab_roof_request *request,
+                          int32_t n_rounds, lab_roof_row rows[LAB_ROOF_ROWS_MAX], int32_t *n_rows,
+                          strata_error *err);
+
+/* ---- the gated delta net ------------------------------------------------------- */
+
+/* One line of its table. Times are of one layer, in seconds. */
+typedef struct lab_gdn_row {
   const char *what;    /* "scan", "pre", "post", "pre+scan+post" */
   const char *variant; /* of the kernel that ran */
   int32_t n_tokens;
-  bool cold;           /* 36 layers' states were cycled through */
+  bool cold; /* 36 layers' states were cycled through */
   double best, median, floor;
-} lab_roof_row;
+} lab_gdn_row;
 
-typedef struct lab_roof_result {
-  double flops_per_s, bytes_per_s_l2, bytes_per_s_dram;
-  lab_roof_row rows[64];
-  int32_t n_rows;
-} lab_roof_result;
+typedef struct lab_gdn_rows {
+  lab_gdn_row rows[16];
+  int32_t n;
+} lab_gdn_rows;
 
-/* Measures at the released shape (16 key and 48 value heads of 128, 10240
- * channels, convolution of 4 taps), n_rounds rounds in which every row runs once,
- * so that a disturbance hits all alike. scan names a variant of gdn_scan to add,
- * or is NULL. Takes about a second a round and 0.6 GB. */
-strata_status lab_roof_gdn(st_pool *pool, st_cpu_level level, int32_t n_rounds, const char *scan,
-                           lab_roof_result *out, strata_error *err);
+/* Measures the prompt kernels at the released shape (16 key and 48 value heads of
+ * 128, 10240 channels, convolution of 4 taps) in n_rounds rounds. scan names a variant
+ * of gdn_scan to add, or is NULL. Takes about a second a round and 0.6 GB. */
+strata_status lab_roof_gdn(st_pool *pool, const lab_ceilings *ceilings, int32_t n_rounds,
+                           const char *scan, lab_gdn_rows *out, strata_error *err);
 
 #endif

@@ -1,11 +1,12 @@
-/* Timing the gated delta net's kernels against the machine's ceilings. */
+/* Timing the gated delta net's kernels as a layer's pipeline, with the states of all
+ * layers taken in turn, against the machine's ceilings. */
 #include "lab/lab_roof.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/st_mem.h"
-#include "device/cpu/st_roof.h"
 #include "gdn_post/gdn_post.h"
 #include "gdn_pre/gdn_pre.h"
 #include "gdn_step/gdn_step.h"
@@ -13,7 +14,7 @@
 #include "lab/lab_case.h"
 #include "os/st_process.h"
 
-enum { HK = 16, HV = 48, D = 128, TAPS = 4, C = (2 * HK + HV) * D, LAYERS = 36, T_MAX = 2048, ROUNDS_MAX = 101 };
+enum { HK = 16, HV = 48, D = 128, TAPS = 4, C = (2 * HK + HV) * D, LAYERS = 36, T_MAX = 2048 };
 
 /* Buffers of one layer at T_MAX tokens, and the states of all layers. */
 typedef struct bench {
@@ -70,7 +71,7 @@ typedef struct job {
   int32_t n_tokens, pos0;
   bool cold;
   const stk_kernel *scan; /* NULL: the chosen one */
-  double seconds[ROUNDS_MAX];
+  double seconds[LAB_ROUNDS_MAX];
 } job;
 
 /* The calls of a job, with their args in memory that lives as long. */
@@ -118,34 +119,34 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The floor of a job's calls, one after the other. Inputs and outputs of a window
- * count at the rate of the level that holds them. */
-static double floor_of(bench *b, const job *j, const lab_roof_result *roof) {
+/* The floor of a job's calls, one after the other. A cold state comes from the 36
+ * layers' states; everything else of a window from the level that holds it. */
+static double floor_of(bench *b, const job *j, const lab_rates *rates) {
+  const double states_bytes = (double)LAYERS * sizeof(float) * (double)stk_gdn_state_floats(HV, D, D);
   calls c;
   double seconds = 0;
   make_calls(&c, b, j);
   for (int32_t i = 0; i < c.n; ++i) {
-    stk_work w = {0};
-    st_kreg_op((st_op)st_kreg_op_by_name(c.list[i].kernel->op))->work(c.list[i].args, &w);
-    double near_bytes = w.io_bytes + (j->cold ? 0 : w.state_bytes);
-    bool fits = near_bytes < 512 * 1024;
-    double bytes = near_bytes / (fits ? roof->bytes_per_s_l2 : roof->bytes_per_s_dram) +
-                   (j->cold ? w.state_bytes / roof->bytes_per_s_dram : 0);
-    double flops = w.flops / roof->flops_per_s;
-    seconds += bytes > flops ? bytes : flops;
+    stk_work near = {0};
+    st_kreg_op((st_op)st_kreg_op_by_name(c.list[i].kernel->op))->work(c.list[i].args, &near);
+    stk_work far = {.state_bytes = j->cold ? near.state_bytes : 0};
+    near.state_bytes -= far.state_bytes;
+    lab_floor here = lab_floor_of(rates, &near, near.weight_bytes + near.state_bytes + near.io_bytes);
+    double memory_s = here.memory_s + lab_floor_of(rates, &far, states_bytes).memory_s;
+    seconds += fmax(here.compute_s, memory_s);
   }
   return seconds;
 }
 
-static void add_row(lab_roof_result *out, bench *b, job *j, int32_t n_rounds) {
+static void add_row(lab_gdn_rows *out, bench *b, job *j, const lab_rates *rates, int32_t n_rounds) {
   static const char *const names[] = {"pre", "scan", "post", "pre+scan+post"};
   calls c;
   make_calls(&c, b, j);
   qsort(j->seconds, (size_t)n_rounds, sizeof *j->seconds, compare_doubles);
-  out->rows[out->n_rows++] = (lab_roof_row){
+  out->rows[out->n++] = (lab_gdn_row){
       .what = names[j->stage], .variant = c.list[c.n > 1 ? 1 : 0].kernel->variant,
       .n_tokens = j->n_tokens, .cold = j->cold, .best = j->seconds[0],
-      .median = j->seconds[n_rounds / 2], .floor = floor_of(b, j, out)};
+      .median = j->seconds[n_rounds / 2], .floor = floor_of(b, j, rates)};
 }
 
 static const stk_kernel *variant_by_name(const char *name) {
@@ -157,17 +158,16 @@ static const stk_kernel *variant_by_name(const char *name) {
   return NULL;
 }
 
-static strata_status measure(bench *b, job *jobs, size_t n_jobs, int32_t n_rounds,
-                             lab_roof_result *out) {
+static void measure(bench *b, job *jobs, size_t n_jobs, int32_t n_rounds, const lab_rates *rates,
+                    lab_gdn_rows *out) {
   for (size_t i = 0; i < n_jobs; ++i) run_job(b, &jobs[i]); /* pages, caches, clock */
   for (int32_t round = 0; round < n_rounds; ++round)
     for (size_t i = 0; i < n_jobs; ++i) jobs[i].seconds[round] = run_job(b, &jobs[i]);
-  for (size_t i = 0; i < n_jobs; ++i) add_row(out, b, &jobs[i], n_rounds);
-  return STRATA_OK;
+  for (size_t i = 0; i < n_jobs; ++i) add_row(out, b, &jobs[i], rates, n_rounds);
 }
 
-strata_status lab_roof_gdn(st_pool *pool, st_cpu_level level, int32_t n_rounds, const char *scan,
-                           lab_roof_result *out, strata_error *err) {
+strata_status lab_roof_gdn(st_pool *pool, const lab_ceilings *ceilings, int32_t n_rounds,
+                           const char *scan, lab_gdn_rows *out, strata_error *err) {
   static const job all[] = {
       {.stage = STAGE_SCAN, .n_tokens = 1, .pos0 = 0, .cold = true},
       {.stage = STAGE_SCAN, .n_tokens = 1, .pos0 = 1, .cold = true},
@@ -183,21 +183,18 @@ strata_status lab_roof_gdn(st_pool *pool, st_cpu_level level, int32_t n_rounds, 
   strata_status status = STRATA_OK;
   void *memory = NULL;
   bench b = {0};
-  *out = (lab_roof_result){0};
-  if (n_rounds < 1 || n_rounds > ROUNDS_MAX)
-    ST_FAIL(err, ARG, "lab roof: %d rounds: 1 to %d expected", n_rounds, ROUNDS_MAX);
+  *out = (lab_gdn_rows){0};
+  if (n_rounds < 1 || n_rounds > LAB_ROUNDS_MAX)
+    ST_FAIL(err, ARG, "lab roof: %d rounds: 1 to %d expected", n_rounds, LAB_ROUNDS_MAX);
   const stk_kernel *other = scan ? variant_by_name(scan) : NULL;
   if (scan && !other)
     ST_FAIL(err, ARG, "lab roof: %s: a variant of gdn_scan that this CPU can run expected", scan);
-  ST_TRY_OUT(bench_init(&b, pool, level, err));
+  ST_TRY_OUT(bench_init(&b, pool, ceilings->level, err));
   ST_TRY_OUT(st_calloc(&memory, N, sizeof(job), "the benchmark", err));
   job *jobs = memory;
   memcpy(jobs, all, sizeof all);
   jobs[N - 1].scan = other;
-  ST_TRY_OUT(st_roof_flops(pool, level, &out->flops_per_s, err));
-  ST_TRY_OUT(st_roof_read(pool, level, 512 * 1024, &out->bytes_per_s_l2, err));
-  ST_TRY_OUT(st_roof_read(pool, level, (int64_t)256 << 20, &out->bytes_per_s_dram, err));
-  ST_TRY_OUT(measure(&b, jobs, other ? N : N - 1, n_rounds, out));
+  measure(&b, jobs, other ? N : N - 1, n_rounds, &ceilings->all, out);
 out:
   bench_release(&b);
   st_free(memory);

@@ -67,6 +67,7 @@ int32_t strata_engine_threads(const strata_engine *engine) {
 strata_status strata_engine_roof(strata_engine *engine, int64_t working_set, strata_roof *out,
                                  strata_error *err) {
   *out = (strata_roof){0};
-  ST_TRY(st_roof_flops(engine->pool, engine->level, &out->flops_per_s, err));
-  return st_roof_read(engine->pool, engine->level, working_set, &out->read_bytes_per_s, err);
+  out->flops_per_s = st_roof_flops(engine->pool, engine->level);
+  return st_roof_memory(engine->pool, engine->level, ST_TRAFFIC_READ, working_set,
+                        &out->read_bytes_per_s, err);
 }

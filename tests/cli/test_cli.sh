@@ -591,6 +591,42 @@ case_lab_commands() {
   done
 }
 
+# Ceilings are measured once; the second run finds them.
+case_lab_roof() {
+  need jq || return
+  run lab roof --ceilings --threads 1 --cache cache --json
+  expect_rc 0
+  expect_json '.machine.all_threads | .flops_per_second > 0 and .memory.DRAM.read_bytes_per_second > 0'
+  expect_json '.machine.kept and .machine.threads == 1 and (.ops | length) == 0'
+  cp out first
+  run lab roof rope_table hc_mix --T 1,3 --threads 1 --rounds 1 --cache cache --json
+  expect_rc 0
+  expect_quiet
+  expect_json '[.ops[] | "\(.op) \(.T)"] | sort == ["hc_mix 1", "hc_mix 3", "rope_table 1", "rope_table 3"]'
+  expect_json 'all(.ops[]; .median_seconds >= .best_seconds and .best_seconds > 0 and .floor_seconds > 0)'
+  jq -n --slurpfile a first --slurpfile b out -e '$a[0].machine == $b[0].machine' >/dev/null ||
+    fail "the ceilings were not kept"
+  run lab roof gdn_post --T 2 --set Hv=1,f32=1 --warm --variant scalar --threads 1 --rounds 1 --cache cache
+  expect_rc 0
+  expect_in out "gdn_post   scalar         2 warm"
+}
+case_lab_roof_refuses() {
+  run lab roof nosuch; expect_error 2 "lab roof: nosuch"
+  run lab roof hc_mix --T 0; expect_error 2 "--T: 0"
+  run lab roof hc_mix --T ""; expect_error 2 "--T: 0 numbers"
+  run lab roof hc_mix --variant nosuch; expect_error 2 "--variant: nosuch"
+  run lab roof hc_mix hc_norm --variant scalar; expect_error 2 "--variant: 2 ops"
+  run lab roof hc_mix --rounds 0; expect_error 2 "--rounds: 0"
+  STRATA_ISA=nosuch run lab roof hc_mix; expect_error 2 "STRATA_ISA: nosuch"
+  # What is wrong with a shape shows only once the ceilings are there.
+  for set in Hx=1 H= H H=x H=0 =1; do
+    "$strata" lab roof hc_mix --threads 1 --set "$set" --cache cache >out 2>err
+    rc=$?
+    expect_rc 2
+    expect_in err "hc_mix"
+  done
+}
+
 case_broken_pipe() {
   "$strata" run -m "$model" -p "$prompt" -n 100000 --ignore-eos 2>err | head -c 4 >/dev/null
   rc=${PIPESTATUS[0]}

@@ -1,4 +1,4 @@
-/* Ceilings: the best of several short runs, since others share the machine. */
+/* Ceilings: lists of one call over all threads, timed. */
 #include "device/cpu/st_roof.h"
 
 #include "core/st_mem.h"
@@ -7,18 +7,22 @@
 
 enum { REPEATS = 12 };
 
-#define LEVELS(op) \
-  {&stk_##op##__scalar, &stk_##op##__avx2, &stk_##op##__avx512}
 #if defined(__x86_64__)
-extern const stk_kernel stk_roof_fma__scalar, stk_roof_fma__avx2, stk_roof_fma__avx512;
-extern const stk_kernel stk_roof_read__scalar, stk_roof_read__avx2, stk_roof_read__avx512;
-static const stk_kernel *const fma_kernels[] = LEVELS(roof_fma);
-static const stk_kernel *const read_kernels[] = LEVELS(roof_read);
+#define DECLARE(op) extern const stk_kernel stk_##op##__scalar, stk_##op##__avx2, stk_##op##__avx512
+#define LEVELS(op) {&stk_##op##__scalar, &stk_##op##__avx2, &stk_##op##__avx512}
 #else
-extern const stk_kernel stk_roof_fma__scalar, stk_roof_read__scalar;
-static const stk_kernel *const fma_kernels[] = {&stk_roof_fma__scalar};
-static const stk_kernel *const read_kernels[] = {&stk_roof_read__scalar};
+#define DECLARE(op) extern const stk_kernel stk_##op##__scalar
+#define LEVELS(op) {&stk_##op##__scalar}
 #endif
+DECLARE(roof_fma);
+DECLARE(roof_dot8);
+DECLARE(roof_read);
+DECLARE(roof_copy);
+DECLARE(roof_update);
+static const stk_kernel *const fma_kernels[ST_CPU_LEVELS] = LEVELS(roof_fma);
+static const stk_kernel *const dot8_kernels[ST_CPU_LEVELS] = LEVELS(roof_dot8);
+static const stk_kernel *const memory_kernels[ST_TRAFFICS][ST_CPU_LEVELS] = {
+    LEVELS(roof_read), LEVELS(roof_copy), LEVELS(roof_update)};
 
 static int32_t lanes_of(st_cpu_level level) {
 #if defined(__x86_64__)
@@ -42,20 +46,32 @@ static double best_time(st_pool *pool, const stk_kernel *kernel, const stk_roof_
   return best;
 }
 
-strata_status st_roof_flops(st_pool *pool, st_cpu_level level, double *flops_per_s,
-                            strata_error *err) {
+double st_roof_flops(st_pool *pool, st_cpu_level level) {
   float sink[STK_ROOF_PARTS_MAX];
-  (void)err;
   stk_roof_args args = {.n_rounds = 1 << 20, .sink = sink};
   if (lanes_of(level) == 1) args.n_rounds >>= 3;
-  double seconds = best_time(pool, fma_kernels[level], &args);
-  *flops_per_s = 2.0 * STK_ROOF_FMAS * lanes_of(level) * (double)args.n_rounds *
-                 st_pool_threads(pool) / seconds;
+  return 2.0 * STK_ROOF_FMAS * lanes_of(level) * (double)args.n_rounds * st_pool_threads(pool) /
+         best_time(pool, fma_kernels[level], &args);
+}
+
+strata_status st_roof_dot8(st_pool *pool, st_cpu_level level, double *ops_per_s, strata_error *err) {
+  float sink[STK_ROOF_PARTS_MAX];
+  void *data;
+  /* 4 KiB stay in the first cache. */
+  stk_roof_args args = {.n_floats = 1024, .n_rounds = 1 << 13, .sink = sink};
+  if (lanes_of(level) == 1) args.n_rounds >>= 4;
+  *ops_per_s = 0;
+  ST_TRY(st_calloc_aligned(&data, (size_t)args.n_floats, sizeof(float), "the roof", err));
+  args.data = data;
+  double seconds = best_time(pool, dot8_kernels[level], &args);
+  st_free(data);
+  *ops_per_s = 2.0 * STK_ROOF_DOTS * 4.0 * (double)args.n_floats * (double)args.n_rounds *
+               st_pool_threads(pool) / seconds;
   return STRATA_OK;
 }
 
-strata_status st_roof_read(st_pool *pool, st_cpu_level level, int64_t n_bytes, double *bytes_per_s,
-                           strata_error *err) {
+strata_status st_roof_memory(st_pool *pool, st_cpu_level level, st_traffic traffic, int64_t n_bytes,
+                             double *bytes_per_s, strata_error *err) {
   float sink[STK_ROOF_PARTS_MAX];
   void *data;
   *bytes_per_s = 0;
@@ -64,11 +80,12 @@ strata_status st_roof_read(st_pool *pool, st_cpu_level level, int64_t n_bytes, d
   stk_roof_args args = {.sink = sink, .n_floats = (n_bytes + 1023) / 1024 * 256};
   ST_TRY(st_calloc_aligned(&data, (size_t)args.n_floats, sizeof(float), "the roof", err));
   args.data = data;
-  /* About 64 MiB a run: long enough for the clock, short enough to find a quiet
+  /* At least 64 MiB a run: long enough for the clock, short enough to find a quiet
    * moment. */
   args.n_rounds = ((int64_t)64 << 20) / (args.n_floats * 4) + 1;
-  double seconds = best_time(pool, read_kernels[level], &args);
+  double seconds = best_time(pool, memory_kernels[traffic][level], &args);
   st_free(data);
-  *bytes_per_s = 4.0 * (double)args.n_floats * (double)args.n_rounds / seconds;
+  double touched = 4.0 * (double)args.n_floats * (double)args.n_rounds;
+  *bytes_per_s = (traffic == ST_TRAFFIC_UPDATE ? 2.0 : 1.0) * touched / seconds;
   return STRATA_OK;
 }

@@ -1,0 +1,30 @@
+/* The machine as its owner would name it, and where this user's caches lie. */
+#ifndef ST_MACHINE_H
+#define ST_MACHINE_H
+
+#include "core/st_error.h"
+
+typedef struct st_cache {
+  int64_t n_bytes;   /* 0: there is none, or it is not known */
+  int32_t n_sharing; /* CPUs that share one of it, at least 1 */
+} st_cache;
+
+enum { ST_CACHES = 3 };
+
+typedef struct st_machine {
+  char cpu[256]; /* "AMD EPYC 9575F, family 26, model 2, stepping 1" */
+  st_cache cache[ST_CACHES]; /* of data: the first, second and third level */
+  int32_t n_cpus;            /* that this process may run on */
+} st_machine;
+
+void st_machine_get(st_machine *out);
+
+/* Makes a directory, and its parents as far as they are missing, for this user
+ * alone. IO if that fails; STATE if it is there but others may write into it. */
+strata_status st_private_directory(const char *path, strata_error *err);
+
+/* gives ~/.cache/strata (st_free), the home directory being that of the user
+ * database. It need not exist. IO if the user has no home. */
+strata_status st_cache_path(char **out, strata_error *err);
+
+#endif
