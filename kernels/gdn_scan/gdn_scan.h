@@ -41,13 +41,16 @@
  * Sum order rows4: the Dk rows are cut into 4 blocks of Dk/4 consecutive rows;
  *           in a block one chain of fused multiply-adds in ascending row order
  *           from +0; then (b0 + b1) + (b2 + b3).
- * Numerics  exact. A NaN stays in its own head.
+ * Numerics  exact, or fast: o and S (settled, below) are within STK_GDN_SCAN_FAST_BOUND
+ *           of the oracle's. A fast kernel may leave S in the stored form it likes, and
+ *           any kernel goes on from it. A NaN stays in its own head.
  * Threads   parts cut (head, 16 columns) pairs.
  * Source    Yang, Kautz, Hatamizadeh, arXiv:2412.06464; the forms that were
  *           compared are in NOTES.md. */
 #ifndef STK_GDN_SCAN_H
 #define STK_GDN_SCAN_H
 
+#include <stdbool.h>
 #include <strata/kernel.h>
 
 #define STK_GDN_SCAN_CONTRACT 2u
@@ -59,6 +62,8 @@ enum {
   STK_GDN_C = 0, STK_GDN_S = 1, STK_GDN_C1 = 2
 };
 #define STK_GDN_C_MIN 9.5367431640625e-07f /* 2^-20 */
+/* Relative L2; about one rounding to fp16 or tf32, 2^-11 (docs/numerics.md). */
+#define STK_GDN_SCAN_FAST_BOUND 5e-4
 
 typedef struct stk_gdn_scan_args {
   const float *qn, *kn, *vc, *gb, *kq;
@@ -90,6 +95,26 @@ static inline float stk_gdn_state_at(const float *state, const float *k_tail, in
   x = scalars[STK_GDN_S] * x + old[i] * extra[STK_GDN_ROW_D1 * STK_GDN_TILE + col] +
       young[i] * extra[STK_GDN_ROW_D2 * STK_GDN_TILE + col];
   return scalars[STK_GDN_C] * x;
+}
+
+/* Brings a tile to X = S: nothing waits, c = s = c1 = 1. old and young are the keys of
+ * the two tokens before, n_seen how many there were. */
+static inline void stk_gdn_settle_tile(float *tile, const float *old, const float *young,
+                                       int32_t n_seen, int32_t k_dim) {
+  float *d1 = tile + (k_dim + STK_GDN_ROW_D1) * STK_GDN_TILE;
+  float *d2 = tile + (k_dim + STK_GDN_ROW_D2) * STK_GDN_TILE;
+  float *half = tile + (k_dim + STK_GDN_ROW_HALF) * STK_GDN_TILE;
+  float *scalars = tile + (k_dim + STK_GDN_ROW_SCALARS) * STK_GDN_TILE;
+  const bool fresh = scalars[STK_GDN_C] == 0.0f;
+  const float c = fresh ? 1.0f : scalars[STK_GDN_C], s = fresh ? 1.0f : scalars[STK_GDN_S];
+  for (int32_t i = 0; i < k_dim; ++i)
+    for (int32_t j = 0; j < STK_GDN_TILE; ++j) {
+      float *x = tile + i * STK_GDN_TILE + j;
+      *x = n_seen % 2 ? scalars[STK_GDN_C1] * *x + young[i] * half[j]
+                      : c * (s * *x + old[i] * d1[j] + young[i] * d2[j]);
+    }
+  for (int32_t j = 0; j < STK_GDN_TILE; ++j) d1[j] = d2[j] = half[j] = 0.0f;
+  scalars[STK_GDN_C] = scalars[STK_GDN_S] = scalars[STK_GDN_C1] = 1.0f;
 }
 
 extern const stk_op stk_gdn_scan_op;

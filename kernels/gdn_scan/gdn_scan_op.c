@@ -31,10 +31,31 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   return 7;
 }
 
+static float dot(const float *x, const float *y, int64_t n) {
+  float sum = 0.0f;
+  for (int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+/* The dots of the keys and queries that are there: a kernel may make its own. */
+static void prepare_dots(const stk_gdn_scan_args *a) {
+  const int64_t dk = a->k_dim, T = a->n_tokens;
+  for (int64_t h = 0; h < a->k_heads; ++h)
+    for (int64_t t = 0; t < T; ++t) {
+      const float *key = a->kn + (h * (T + 2) + 2 + t) * dk, *q = a->qn + (h * T + t) * dk;
+      const bool odd = (a->pos0 + t) % 2;
+      float *dots = (float *)(uintptr_t)a->kq + (h * T + t) * 3;
+      dots[0] = dot(key, q, dk);
+      dots[1] = odd ? dot(key - dk, key, dk) : 0.0f;
+      dots[2] = odd ? dot(key - dk, q, dk) : 0.0f;
+    }
+}
+
 /* Decays of every strength, so that both branches of the rule on c2 are taken;
  * scalars that a real state can have; some heads fresh. */
 static void prepare(void *args, uint64_t seed) {
   stk_gdn_scan_args *a = args;
+  prepare_dots(a);
   const int64_t tiles = a->v_dim / STK_GDN_TILE;
   for (int64_t h = 0; h < a->v_heads; ++h) {
     float *gb = (float *)(uintptr_t)a->gb + h * a->n_tokens * 2;
@@ -55,6 +76,18 @@ static void prepare(void *args, uint64_t seed) {
   }
 }
 
+/* The fast kernels leave a state in which nothing waits. */
+static void settle(void *args) {
+  const stk_gdn_scan_args *a = args;
+  const int64_t tiles = a->v_dim / STK_GDN_TILE, dk = a->k_dim, T = a->n_tokens;
+  for (int64_t tile = 0; tile < a->v_heads * tiles; ++tile) {
+    const int64_t kh = tile / tiles / (a->v_heads / a->k_heads);
+    const float *old = a->kn + (kh * (T + 2) + T) * dk;
+    stk_gdn_settle_tile(a->state + tile * (dk + STK_GDN_TILE_ROWS) * STK_GDN_TILE, old, old + dk,
+                        a->pos0 + a->n_tokens, a->k_dim);
+  }
+}
+
 static void work(const void *args, stk_work *w) {
   const stk_gdn_scan_args *a = args;
   double elems = (double)a->v_heads * a->k_dim * a->v_dim;
@@ -72,6 +105,7 @@ static const stk_gdn_scan_args cases[] = {
     CASE(1, 0, 2, 6, 128, 128),  CASE(1, 1, 2, 6, 128, 128),  CASE(2, 4, 1, 1, 128, 128),
     CASE(2, 3, 1, 3, 64, 32),    CASE(3, 7, 3, 9, 32, 96),    CASE(37, 1, 2, 6, 128, 128),
     CASE(36, 0, 1, 3, 96, 64),   CASE(5, 2, 1, 4, 160, 32),   CASE(4, 9, 16, 48, 128, 128),
+    CASE(64, 6, 1, 2, 64, 32),   CASE(65, 5, 1, 3, 32, 64),   CASE(130, 0, 1, 3, 128, 32),
 };
 
 static int32_t params(void *args, stk_param *params) {
@@ -89,4 +123,5 @@ static int32_t params(void *args, stk_param *params) {
 static const stk_gdn_scan_args released = CASE(512, 0, 16, 48, 128, 128);
 
 STK_OP(gdn_scan, STK_GDN_SCAN_CONTRACT, stk_gdn_scan_args, prepare,
-       .params = params, .released = &released);
+       .params = params, .released = &released, .fast_bound = STK_GDN_SCAN_FAST_BOUND,
+       .settle = settle);
