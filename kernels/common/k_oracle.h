@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strata/kernel.h>
 
+#include "common/k_cache.h"
 #include "common/k_math.h"
 
 /* One element of a stored matrix. */
@@ -60,6 +61,44 @@ static inline float ko_rms_norm(const float *x, const float *gain, float eps, in
   float inv = ks_rsqrt(mean_square + eps);
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] * inv) * gain[i];
   return mean_square;
+}
+
+/* A value of a cache, and a row written into it, one value at a time. */
+static inline float ko_cache_get(const stk_cache *c, int64_t plane, int64_t row, int64_t d) {
+  const void *data = stk_cache_data(c, plane, row);
+  if (c->kind == STK_KV_F32) return ((const float *)data)[d];
+  if (c->kind == STK_KV_F16) return ks_from_half(((const uint16_t *)data)[d]);
+  return (float)((const int8_t *)data)[d] *
+         ks_from_half(stk_cache_scales(c, plane, row)[d / STK_Q8_GROUP]);
+}
+
+static inline unsigned ko_q8_scale(const float *x, int64_t n) {
+  float amax = 0.0f;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!isfinite(x[i])) return STK_Q8_NAN;
+    amax = fmaxf(amax, fabsf(x[i]));
+  }
+  unsigned half = ks_to_half(amax / 127.0f);
+  return half < 0x7c00 ? half : STK_Q8_NAN;
+}
+
+static inline int8_t ko_q8(float x, unsigned half) {
+  if (half == 0 || half == STK_Q8_NAN) return 0;
+  float q = nearbyintf(x / ks_from_half(half));
+  return (int8_t)(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
+}
+
+static inline void ko_cache_put(const stk_cache *c, int64_t plane, int64_t row, const float *x) {
+  void *data = stk_cache_data(c, plane, row);
+  for (int64_t d = 0; d < c->dim; ++d) {
+    if (c->kind == STK_KV_F32) ((float *)data)[d] = x[d];
+    if (c->kind == STK_KV_F16) ((uint16_t *)data)[d] = (uint16_t)ks_to_half(x[d]);
+    if (c->kind != STK_KV_Q8) continue;
+    int64_t group = d / STK_Q8_GROUP, first = group * STK_Q8_GROUP, left = c->dim - first;
+    unsigned half = ko_q8_scale(x + first, left < STK_Q8_GROUP ? left : STK_Q8_GROUP);
+    stk_cache_scales(c, plane, row)[group] = (uint16_t)half;
+    ((int8_t *)data)[d] = ko_q8(x[d], half);
+  }
 }
 
 #endif

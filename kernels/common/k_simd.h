@@ -13,7 +13,8 @@
  * Every operation is one IEEE-754 binary32 operation a lane, round to nearest
  * even. vf_fma(a, b, c) is a * b + c with one rounding. Comparisons with a NaN
  * are false. vf_select(m, a, b) is a where m holds, else b. vf_store_half rounds
- * to fp16, nearest even. Another level adds
+ * to fp16, nearest even. vi_store_i8 stores the low byte of lanes in -128 .. 127;
+ * bit i of vm_bits is lane i. Another level adds
  * its branch here and its row in src/os/st_cpu_levels.inc. */
 #ifndef K_SIMD_H
 #define K_SIMD_H
@@ -57,6 +58,17 @@ K_INLINE vf vi_convert(vi a) { return _mm512_cvtepi32_ps(a); }
 K_INLINE void vf_store_half(uint16_t *p, vf a) {
   _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+#define K_SIMD_NARROW
+K_INLINE vf vf_load_half(const uint16_t *p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+K_INLINE vf vf_load_i8(const int8_t *p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+K_INLINE void vi_store_i8(int8_t *p, vi a) {
+  _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
+}
+K_INLINE uint32_t vm_bits(vm m) { return m; }
 
 #elif defined(STK_LEVEL_avx2)
 
@@ -88,6 +100,18 @@ K_INLINE vf vi_convert(vi a) { return _mm256_cvtepi32_ps(a); }
 K_INLINE void vf_store_half(uint16_t *p, vf a) {
   _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
+#define K_SIMD_NARROW
+K_INLINE vf vf_load_half(const uint16_t *p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+K_INLINE vf vf_load_i8(const int8_t *p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+K_INLINE void vi_store_i8(int8_t *p, vi a) {
+  __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(words, words));
+}
+K_INLINE uint32_t vm_bits(vm m) { return (uint32_t)_mm256_movemask_ps(m); }
 
 #elif defined(STK_LEVEL_scalar)
 
@@ -127,6 +151,32 @@ K_INLINE void vf_store_half(uint16_t *p, vf a) { *p = (uint16_t)ks_to_half(a); }
 
 #else
 #error "the Makefile names the CPU level with -DSTK_LEVEL_<level>"
+#endif
+
+/* The narrow types, for a level whose branch does not define them. */
+#ifndef K_SIMD_NARROW
+K_INLINE vf vf_load_half(const uint16_t *p) {
+  float x[VW];
+  for (int i = 0; i < VW; ++i) x[i] = ks_from_half(p[i]);
+  return vf_load(x);
+}
+K_INLINE vf vf_load_i8(const int8_t *p) {
+  float x[VW];
+  for (int i = 0; i < VW; ++i) x[i] = (float)p[i];
+  return vf_load(x);
+}
+K_INLINE void vi_store_i8(int8_t *p, vi a) {
+  int32_t x[VW];
+  memcpy(x, &a, sizeof x);
+  for (int i = 0; i < VW; ++i) p[i] = (int8_t)x[i];
+}
+K_INLINE uint32_t vm_bits(vm m) {
+  float x[VW];
+  uint32_t bits = 0;
+  vf_store(x, vf_select(m, vf_set1(1.0f), vf_set1(0.0f)));
+  for (int i = 0; i < VW; ++i) bits |= (uint32_t)(x[i] != 0.0f) << i;
+  return bits;
+}
 #endif
 
 K_INLINE vf vf_zero(void) { return vf_set1(0.0f); }
