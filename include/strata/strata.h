@@ -119,9 +119,15 @@ STRATA_API const char *strata_model_ignored_tensor(const strata_model *model, in
 
 typedef struct strata_session strata_session;
 
+/* How keys and values are held: as f32 (the arithmetic of the reference), as fp16,
+ * or as int8 with an fp16 scale for 64 values. Part of what a sequence is: states
+ * of different kinds are not interchangeable. */
+typedef enum strata_kv { STRATA_KV_F32, STRATA_KV_F16, STRATA_KV_Q8 } strata_kv;
+
 typedef struct strata_session_options {
   int32_t capacity; /* most tokens the sequence may hold; 0: max_positions */
   int32_t window;   /* most tokens run at once; 0: 512 */
+  strata_kv kv;     /* 0: f32 */
 } strata_session_options;
 
 /* The bytes a session and its model will take, by component. */
@@ -152,7 +158,8 @@ STRATA_API void strata_session_free(strata_session **session);
 /* Back to an empty sequence; keeps the memory. */
 STRATA_API void strata_session_reset(strata_session *session);
 /* Makes dst the same sequence as src (same model; dst's capacity must hold it:
- * LIMIT otherwise, dst unchanged). */
+ * LIMIT otherwise; of the same strata_kv: STATE otherwise; dst unchanged then). dst
+ * has no checkpoint afterwards. */
 STRATA_API STRATA_CHECKED strata_status strata_session_copy(strata_session *dst,
                                                             const strata_session *src,
                                                             strata_error *err);
@@ -160,10 +167,22 @@ STRATA_API STRATA_CHECKED strata_status strata_session_copy(strata_session *dst,
 STRATA_API STRATA_CHECKED strata_status strata_session_save(const strata_session *session,
                                                             const char *path, strata_error *err);
 /* Replaces the state by the file's. FORMAT if the file is damaged, STATE if it
- * was made by other weights, LIMIT if it does not fit; the session is then
- * unchanged. */
+ * was made by other weights or with another strata_kv, LIMIT if it does not fit;
+ * the session is then unchanged. It has no checkpoint afterwards. */
 STRATA_API STRATA_CHECKED strata_status strata_session_restore(strata_session *session,
                                                                const char *path, strata_error *err);
+/* Remembers the sequence as it is, so that what is fed afterwards can be taken back:
+ * drafted tokens, say. It copies what does not grow with the sequence (the gated
+ * delta net's states above all), never the caches; one checkpoint is kept, the last
+ * one, until a reset, copy or restore. */
+STRATA_API STRATA_CHECKED strata_status strata_session_checkpoint(strata_session *session,
+                                                                  strata_error *err);
+/* Forgets the last n_tokens that were fed since the checkpoint (ARG if there are
+ * fewer, STATE without a checkpoint). State and logits are then, bit for bit, those
+ * of a session that never saw them. Those kept since the checkpoint are run again.
+ * A session whose last feed failed is whole again afterwards. */
+STRATA_API STRATA_CHECKED strata_status strata_session_rollback(strata_session *session,
+                                                                int32_t n_tokens, strata_error *err);
 /* Tokens seen so far. */
 STRATA_API int32_t strata_session_position(const strata_session *session);
 

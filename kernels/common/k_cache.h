@@ -64,4 +64,16 @@ static inline uint16_t *stk_cache_scales(const stk_cache *c, int64_t plane, int6
   return (uint16_t *)(void *)(scales + at * stk_cache_scale_bytes(c));
 }
 
+static inline int64_t stk_cache_pages(int64_t rows) {
+  return (rows + STK_CACHE_PAGE - 1) / STK_CACHE_PAGE;
+}
+
+/* For tests and the laboratory: pages for n rows out of one block of memory, the
+ * last page first, since nothing may count on their order. */
+static inline void stk_cache_fill_table(const stk_cache *c, int64_t rows, uint8_t *block) {
+  int64_t n = stk_cache_pages(rows);
+  for (int64_t i = 0; i < n; ++i)
+    ((uint8_t **)(uintptr_t)c->pages)[i] = block + (size_t)(n - 1 - i) * stk_cache_page_bytes(c);
+}
+
 #endif

@@ -90,14 +90,14 @@ static inline int8_t ko_q8(float x, unsigned half) {
 
 static inline void ko_cache_put(const stk_cache *c, int64_t plane, int64_t row, const float *x) {
   void *data = stk_cache_data(c, plane, row);
-  for (int64_t d = 0; d < c->dim; ++d) {
-    if (c->kind == STK_KV_F32) ((float *)data)[d] = x[d];
-    if (c->kind == STK_KV_F16) ((uint16_t *)data)[d] = (uint16_t)ks_to_half(x[d]);
-    if (c->kind != STK_KV_Q8) continue;
-    int64_t group = d / STK_Q8_GROUP, first = group * STK_Q8_GROUP, left = c->dim - first;
-    unsigned half = ko_q8_scale(x + first, left < STK_Q8_GROUP ? left : STK_Q8_GROUP);
-    stk_cache_scales(c, plane, row)[group] = (uint16_t)half;
-    ((int8_t *)data)[d] = ko_q8(x[d], half);
+  if (c->kind == STK_KV_F32) memcpy(data, x, (size_t)c->dim * sizeof(float));
+  if (c->kind == STK_KV_F16)
+    for (int64_t d = 0; d < c->dim; ++d) ((uint16_t *)data)[d] = (uint16_t)ks_to_half(x[d]);
+  for (int64_t at = 0; c->kind == STK_KV_Q8 && at < c->dim; at += STK_Q8_GROUP) {
+    int64_t n = c->dim - at < STK_Q8_GROUP ? c->dim - at : STK_Q8_GROUP;
+    unsigned half = ko_q8_scale(x + at, n);
+    stk_cache_scales(c, plane, row)[at / STK_Q8_GROUP] = (uint16_t)half;
+    for (int64_t d = at; d < at + n; ++d) ((int8_t *)data)[d] = ko_q8(x[d], half);
   }
 }
 

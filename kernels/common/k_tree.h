@@ -40,6 +40,17 @@ K_INLINE float k_lanes_sum(k_lanes a) {
 #endif
 }
 
+/* The largest of the 32 lanes by halves: max(a, b) is a if b < a, else b. */
+K_INLINE float k_lanes_max(k_lanes a) {
+  float lane[VW];
+  K_UNROLL for (int half = K_TREE_VECTORS / 2; half; half /= 2)
+    K_UNROLL for (int i = 0; i < half; ++i) a.v[i] = vf_max(a.v[i], a.v[i + half]);
+  vf_store(lane, a.v[0]);
+  K_UNROLL for (int half = VW / 2; half; half /= 2)
+    K_UNROLL for (int i = 0; i < half; ++i) lane[i] = lane[i + half] < lane[i] ? lane[i] : lane[i + half];
+  return lane[0];
+}
+
 /* The first halvings, down to one vector. */
 K_INLINE vf k_lanes_fold(k_lanes a) {
   K_UNROLL for (int half = K_TREE_VECTORS / 2; half; half /= 2)

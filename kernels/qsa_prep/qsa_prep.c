@@ -3,6 +3,7 @@
  * last token, except what touches open_keys, which is the last part's. */
 #include "qsa_prep/qsa_prep.h"
 
+#include "common/k_cache_rows.h"
 #include "common/k_norm.h"
 #include "common/k_rope.h"
 
@@ -12,21 +13,30 @@ static void norm_rope(const float *x, const float *gain, float eps, int64_t dim,
   k_rope(y, cos, sin, n_pairs);
 }
 
+static void keys_and_values(const stk_qsa_prep_args *a, int64_t t) {
+  const int64_t D = a->head_dim, pairs = a->n_pairs;
+  const stk_cache kv = stk_qsa_prep_kv(a);
+  for (int64_t h = 0; h < a->kv_heads; ++h) {
+    const int64_t from = (t * a->kv_heads + h) * D;
+    float key[STK_QSA_HEAD_MAX];
+    norm_rope(a->k_raw + from, a->k_gain, a->eps, D, a->cos + t * pairs, a->sin + t * pairs, pairs,
+              key);
+    k_cache_write(&kv, h, a->pos0 + t, key);
+    k_cache_write(&kv, a->kv_heads + h, a->pos0 + t, a->v_raw + from);
+  }
+}
+
 static void token(const stk_qsa_prep_args *a, int64_t t) {
   const int64_t D = a->head_dim, Di = a->idx_dim, pairs = a->n_pairs;
   const float *cos = a->cos + t * pairs, *sin = a->sin + t * pairs;
-  for (int64_t h = 0; h < a->q_heads; ++h) {
-    int64_t at = t * a->q_heads + h;
-    norm_rope(a->q_raw + at * 2 * D, a->q_gain, a->eps, D, cos, sin, pairs, a->q + at * D);
-  }
-  int64_t row = (int64_t)a->kv_heads * D, cell = (a->pos0 + t) * row;
-  for (int64_t h = 0; h < a->kv_heads; ++h)
-    norm_rope(a->k_raw + t * row + h * D, a->k_gain, a->eps, D, cos, sin, pairs,
-              a->k_cache + cell + h * D);
-  memcpy(a->v_cache + cell, a->v_raw + t * row, (size_t)row * sizeof(float));
-  for (int64_t h = 0; h < a->idx_heads; ++h)
-    norm_rope(a->index_raw + (t * (a->idx_heads + 1) + h) * Di, a->iq_gain, a->eps, Di, cos, sin,
-              pairs, a->iq + (t * a->idx_heads + h) * Di);
+  if (a->kinds & STK_QSA_QUERIES)
+    for (int64_t at = t * a->q_heads; at < (t + 1) * a->q_heads; ++at)
+      norm_rope(a->q_raw + at * 2 * D, a->q_gain, a->eps, D, cos, sin, pairs, a->q + at * D);
+  if (a->kinds & STK_QSA_KV) keys_and_values(a, t);
+  if (a->kinds & STK_QSA_INDEX)
+    for (int64_t h = 0; h < a->idx_heads; ++h)
+      norm_rope(a->index_raw + (t * (a->idx_heads + 1) + h) * Di, a->iq_gain, a->eps, Di, cos, sin,
+                pairs, a->iq + (t * a->idx_heads + h) * Di);
 }
 
 /* Raw index key at window token t; before the window it is in open_keys. */
@@ -39,7 +49,8 @@ static const float *raw_key(const stk_qsa_prep_args *a, int64_t t) {
 static void block(const stk_qsa_prep_args *a, int64_t i) {
   const int64_t Di = a->idx_dim, index = stk_qsa_prep_first_block(a) + i;
   const int64_t t0 = index * a->ratio - a->pos0;
-  float *key = a->block_keys + index * Di;
+  const stk_cache blocks = stk_qsa_prep_blocks(a);
+  float *key = stk_cache_data(&blocks, 0, index);
   for (int64_t d = 0; d < Di; d += VW) {
     vf sum = vf_load(raw_key(a, t0) + d);
     for (int64_t j = 1; j < a->ratio; ++j) sum = vf_add(sum, vf_load(raw_key(a, t0 + j) + d));
@@ -54,6 +65,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   int64_t begin, end, n_blocks = stk_qsa_prep_n_blocks(a);
   stk_slice(a->n_tokens, 1, part, n_parts, &begin, &end);
   for (int64_t t = begin; t < end; ++t) token(a, t);
+  if (!(a->kinds & STK_QSA_BLOCKS)) return;
   if (n_blocks > 1) {
     stk_slice(n_blocks - 1, 1, part, n_parts, &begin, &end);
     for (int64_t i = begin; i < end; ++i) block(a, i + 1);

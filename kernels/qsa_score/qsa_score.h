@@ -9,7 +9,7 @@
  * max(0, x) is +0 where x is not above 0, and x where it is a NaN.
  *
  * Shapes    iq          in   f32 [T][Hi][Di]
- *           block_keys  in   f32 [..][Di]
+ *           block_pages in   the block keys (k_cache.h: f32, one plane of Di)
  *           score       out  f32 [T][score_stride], score_stride >= (pos0+T)/ratio;
  *                            rows of tokens within the budget are not written
  * Numerics  exact.
@@ -19,10 +19,14 @@
 
 #include <strata/kernel.h>
 
-#define STK_QSA_SCORE_CONTRACT 1u
+#include "common/k_cache.h"
+
+#define STK_QSA_SCORE_CONTRACT 2u
 
 typedef struct stk_qsa_score_args {
-  const float *iq, *block_keys;
+  const float *iq;
+  uint8_t *const *block_pages;
+  uint8_t *block_block; /* for tests: the memory of the pages */
   float *score;
   int64_t score_stride;
   int32_t n_tokens, pos0, idx_heads, idx_dim, ratio, budget;
@@ -34,6 +38,10 @@ static inline int32_t stk_qsa_first_sparse(int32_t pos0, int32_t n_tokens, int32
                                            int32_t ratio) {
   int64_t t = (int64_t)budget + ratio - 1 - pos0; /* pos0 + t + 1 > budget + ratio - 1 */
   return t < 0 ? 0 : t > n_tokens ? n_tokens : (int32_t)t;
+}
+
+static inline stk_cache stk_qsa_score_blocks(const stk_qsa_score_args *a) {
+  return (stk_cache){a->block_pages, STK_KV_F32, 1, a->idx_dim};
 }
 
 extern const stk_op stk_qsa_score_op;

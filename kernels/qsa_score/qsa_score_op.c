@@ -1,6 +1,8 @@
 /* qsa_score: shapes, operation counts and test cases. */
 #include "qsa_score/qsa_score.h"
 
+#include <math.h>
+
 static const char *check(const void *args) {
   const stk_qsa_score_args *a = args;
   if (a->n_tokens < 1 || a->pos0 < 0 || a->pos0 > INT32_MAX - a->n_tokens)
@@ -17,14 +19,27 @@ static const char *check(const void *args) {
 static int32_t tensors(void *args, stk_tensor *tensors) {
   stk_qsa_score_args *a = args;
   size_t T = (size_t)a->n_tokens, Di = (size_t)a->idx_dim;
-  size_t blocks = (size_t)((a->pos0 + a->n_tokens) / a->ratio);
+  const stk_cache blocks = stk_qsa_score_blocks(a);
+  size_t pages = (size_t)stk_cache_pages((a->pos0 + a->n_tokens) / a->ratio);
   tensors[0] = STK_TENSOR("iq", a->iq, T * (size_t)a->idx_heads * Di, STK_F32, STK_IN,
                           STK_FILL_UNIFORM, -2, 2);
-  tensors[1] =
-      STK_TENSOR("block_keys", a->block_keys, blocks * Di, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
+  tensors[1] = STK_TENSOR("block_block", a->block_block, pages * stk_cache_page_bytes(&blocks) / 4,
+                          STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
   tensors[2] = STK_TENSOR("score", a->score, T * (size_t)a->score_stride, STK_F32, STK_OUT,
                           STK_FILL_NONE, 0, 0);
-  return 3;
+  tensors[3] = STK_TENSOR("block_pages", a->block_pages, pages * sizeof(uint8_t *), STK_U8, STK_IN,
+                          STK_FILL_NONE, 0, 0);
+  return 4;
+}
+
+/* Every 37th block key has a NaN. */
+static void prepare(void *args, uint64_t seed) {
+  stk_qsa_score_args *a = args;
+  const stk_cache blocks = stk_qsa_score_blocks(a);
+  const int64_t n = (a->pos0 + a->n_tokens) / a->ratio;
+  stk_cache_fill_table(&blocks, n, a->block_block);
+  for (int64_t b = (int64_t)(seed % 37); b < n; b += 37)
+    ((float *)stk_cache_data(&blocks, 0, b))[b % a->idx_dim] = NAN;
 }
 
 static void work(const void *args, stk_work *w) {
@@ -37,11 +52,34 @@ static void work(const void *args, stk_work *w) {
   w->io_bytes += rows * 4.0 * (blocks + (double)a->idx_heads * a->idx_dim);
 }
 
+#define CASE(T, pos, hi, di, r, b, stride)                                                  \
+  {.n_tokens = T, .pos0 = pos, .idx_heads = hi, .idx_dim = di, .ratio = r, .budget = b,     \
+   .score_stride = stride}
+
 static const stk_qsa_score_args cases[] = {
-    {.n_tokens = 1, .pos0 = 300, .idx_heads = 4, .idx_dim = 128, .ratio = 4, .budget = 256, .score_stride = 80},
-    {.n_tokens = 8, .pos0 = 255, .idx_heads = 4, .idx_dim = 128, .ratio = 4, .budget = 256, .score_stride = 65},
-    {.n_tokens = 3, .pos0 = 50, .idx_heads = 3, .idx_dim = 32, .ratio = 3, .budget = 12, .score_stride = 17},
-    {.n_tokens = 2, .pos0 = 3, .idx_heads = 1, .idx_dim = 64, .ratio = 4, .budget = 256, .score_stride = 1},
+    CASE(1, 300, 4, 128, 4, 256, 80),   CASE(8, 255, 4, 128, 4, 256, 65),
+    CASE(3, 50, 3, 32, 3, 12, 17),      CASE(2, 3, 1, 64, 4, 256, 1),
+    CASE(3, 2050, 4, 128, 4, 2048, 520), CASE(2, 1300, 2, 96, 1, 8, 1302),
 };
 
-STK_OP(qsa_score, STK_QSA_SCORE_CONTRACT, stk_qsa_score_args, NULL);
+static int32_t params(void *args, stk_param *params) {
+  stk_qsa_score_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("pos0", a->pos0);
+  params[n++] = STK_PARAM("Hi", a->idx_heads);
+  params[n++] = STK_PARAM("Di", a->idx_dim);
+  params[n++] = STK_PARAM("r", a->ratio);
+  params[n++] = STK_PARAM("B", a->budget);
+  return n;
+}
+
+static void derive(void *args) {
+  stk_qsa_score_args *a = args;
+  a->score_stride = ((int64_t)a->pos0 + a->n_tokens) / (a->ratio > 0 ? a->ratio : 1);
+}
+
+static const stk_qsa_score_args released = CASE(512, 32256, 4, 128, 4, 2048, 8192);
+
+STK_OP(qsa_score, STK_QSA_SCORE_CONTRACT, stk_qsa_score_args, prepare, .params = params,
+       .derive = derive, .released = &released);

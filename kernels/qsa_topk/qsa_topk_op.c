@@ -13,6 +13,7 @@ static const char *check(const void *args) {
     return "qsa_topk: score_stride: at least the number of blocks expected";
   if (a->ids_stride < (int64_t)a->budget + a->ratio - 1)
     return "qsa_topk: ids_stride: at least budget + ratio - 1 expected";
+  if (a->list_all < 0 || a->list_all > 1) return "qsa_topk: list_all: 0 or 1 expected";
   return NULL;
 }
 
@@ -50,12 +51,35 @@ static void work(const void *args, stk_work *w) {
   w->io_bytes += 4.0 * a->n_tokens * ((double)(a->pos0 + a->n_tokens) / a->ratio + a->budget);
 }
 
-#define CASE(T, pos, r, b, stride) \
-  {.n_tokens = T, .pos0 = pos, .ratio = r, .budget = b, .score_stride = stride, .ids_stride = b + r + 2}
+#define CASE(T, pos, r, b, stride, all)                                      \
+  {.n_tokens = T, .pos0 = pos, .ratio = r, .budget = b, .score_stride = stride, \
+   .ids_stride = b + r + 2, .list_all = all}
 
 static const stk_qsa_topk_args cases[] = {
-    CASE(7, 255, 4, 256, 66), CASE(12, 1000, 4, 256, 300), CASE(5, 2050, 4, 2048, 513),
-    CASE(10, 40, 3, 6, 20),   CASE(5, 30000, 4, 2048, 7501), CASE(5, 9, 1, 4, 14),
+    CASE(7, 255, 4, 256, 66, 0),   CASE(12, 1000, 4, 256, 300, 0), CASE(5, 2050, 4, 2048, 513, 0),
+    CASE(10, 40, 3, 6, 20, 0),     CASE(5, 30000, 4, 2048, 7501, 0), CASE(5, 9, 1, 4, 14, 0),
+    CASE(7, 255, 4, 256, 66, 1),   CASE(9, 0, 2, 8, 4, 1),
 };
 
-STK_OP(qsa_topk, STK_QSA_TOPK_CONTRACT, stk_qsa_topk_args, prepare);
+static int32_t params(void *args, stk_param *params) {
+  stk_qsa_topk_args *a = args;
+  int32_t n = 0;
+  params[n++] = STK_PARAM("T", a->n_tokens);
+  params[n++] = STK_PARAM("pos0", a->pos0);
+  params[n++] = STK_PARAM("r", a->ratio);
+  params[n++] = STK_PARAM("B", a->budget);
+  params[n++] = STK_PARAM("list_all", a->list_all);
+  return n;
+}
+
+static void derive(void *args) {
+  stk_qsa_topk_args *a = args;
+  a->score_stride = ((int64_t)a->pos0 + a->n_tokens) / (a->ratio > 0 ? a->ratio : 1);
+  a->ids_stride = (int64_t)a->budget + a->ratio - 1;
+}
+
+static const stk_qsa_topk_args released =
+    {.n_tokens = 512, .pos0 = 32256, .ratio = 4, .budget = 2048, .score_stride = 8192, .ids_stride = 2051};
+
+STK_OP(qsa_topk, STK_QSA_TOPK_CONTRACT, stk_qsa_topk_args, prepare, .params = params,
+       .derive = derive, .released = &released);

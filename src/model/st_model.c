@@ -151,11 +151,14 @@ strata_status strata_model_plan(const strata_model *m, const strata_session_opti
     ST_FAIL(err, ARG, "context: %d tokens: 1 to %d expected", n_tokens, capacity);
   if (window < 1) ST_FAIL(err, ARG, "session: window %d: at least 1 token expected", window);
   if (window > n_tokens) window = n_tokens;
-  ST_TRY(qwen4_state_describe(c, n_tokens, &parts, &n_parts, err));
+  if (options && (int)options->kv >= STK_KV_KINDS)
+    ST_FAIL(err, ARG, "session: kv %d: 0 to %d expected", (int)options->kv, STK_KV_KINDS - 1);
+  ST_TRY(qwen4_state_describe(c, n_tokens, options ? (stk_kv)options->kv : STK_KV_F32, &parts, &n_parts,
+                              err));
   plan_row(plan, "weights (mapped)", m->weights.weight_bytes);
   plan_row(plan, "widened vectors", m->weights.widened_bytes);
   for (int32_t i = 0; i < n_parts; ++i)
-    plan_row(plan, parts[i].name, (int64_t)qwen4_part_used(&parts[i], n_tokens));
+    plan_row(plan, parts[i].name, (int64_t)qwen4_part_memory(&parts[i], n_tokens));
   st_free(parts);
   qwen4_scratch_plan(c, window, n_tokens, &scratch_bytes, &score_bytes);
   plan_row(plan, "scratch", scratch_bytes);

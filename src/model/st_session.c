@@ -22,13 +22,15 @@ strata_status strata_session_new(strata_model *model, const strata_session_optio
   if (capacity < 1 || capacity > c->max_positions)
     ST_FAIL(err, ARG, "session: capacity %d: 1 to %d tokens expected", capacity, c->max_positions);
   if (window < 1) ST_FAIL(err, ARG, "session: window %d: at least 1 token expected", window);
+  if (options && (int)options->kv >= STK_KV_KINDS)
+    ST_FAIL(err, ARG, "session: kv %d: 0 to %d expected", (int)options->kv, STK_KV_KINDS - 1);
   if (window > capacity) window = capacity;
   if (!model->program_bytes) model->program_bytes = st_model_program_bytes(model);
   ST_TRY(st_calloc(&memory, 1, sizeof *s, "the session", err));
   s = memory;
   s->model = model;
   s->window = window;
-  ST_TRY_OUT(qwen4_state_init(c, capacity, &s->state, err));
+  ST_TRY_OUT(qwen4_state_init(c, capacity, options ? (stk_kv)options->kv : STK_KV_F32, &s->state, err));
   ST_TRY_OUT(qwen4_scratch_init(c, window, capacity, &s->scratch, err));
   ST_TRY_OUT(st_plan_init(&s->plan, &model->engine->kernels, st_pool_threads(model->engine->pool),
                           qwen4_plan_capacity(c), err));
@@ -43,6 +45,7 @@ void strata_session_free(strata_session **session) {
   strata_session *s = *session;
   if (!s) return;
   st_pages_free(s->logits_run, s->logits_run_bytes);
+  st_free(s->since);
   st_plan_release(&s->plan);
   qwen4_scratch_release(&s->scratch);
   qwen4_state_release(&s->state);
@@ -75,6 +78,14 @@ strata_status strata_session_restore(strata_session *s, const char *path, strata
   ST_TRY(qwen4_state_restore(&s->state, st_model_fingerprint(s->model), path, err));
   s->damaged = false;
   s->has_logits = s->state.position > 0;
+  return STRATA_OK;
+}
+
+strata_status strata_session_checkpoint(strata_session *s, strata_error *err) {
+  if (s->damaged) ST_FAIL(err, STATE, "session: checkpoint: a session whose last feed failed");
+  ST_TRY(qwen4_state_checkpoint(&s->state, err));
+  s->checkpoint_logits = s->has_logits;
+  s->n_since = 0;
   return STRATA_OK;
 }
 
@@ -166,6 +177,7 @@ static strata_status run_window(strata_session *s, const int32_t *ids, int32_t T
   const qwen4_config *c = &m->config;
   const int32_t before = c->n_ple ? c->ngram_size - 1 : 0;
   const bool all = options && options->all_logits;
+  ST_TRY(qwen4_state_reserve(&s->state, s->state.position + T, err));
   qwen4_window w = {c, &m->weights, m->inv_freq, &s->state, &s->scratch, T};
   if (before) memcpy(s->scratch.ids, s->state.context, (size_t)before * sizeof *ids);
   memcpy(s->scratch.ids + before, ids, (size_t)T * sizeof *ids);
@@ -180,6 +192,10 @@ static strata_status run_window(strata_session *s, const int32_t *ids, int32_t T
   s->has_logits = all || last;
   if (before) memcpy(s->state.context, s->scratch.ids + T, (size_t)before * sizeof *ids);
   s->state.position += T;
+  if (s->state.checkpoint_position >= 0) {
+    memmove(s->since + s->n_since, ids, (size_t)T * sizeof *ids);
+    s->n_since += T;
+  }
   if (options && options->on_window && !all)
     *go_on = options->on_window(options->user, s->state.position, 0, NULL);
   if (*go_on || s->has_logits) return STRATA_OK;
@@ -210,18 +226,11 @@ static strata_status check_feed(const strata_session *s, const int32_t *ids, int
   return STRATA_OK;
 }
 
-strata_status strata_session_feed(strata_session *s, const int32_t *ids, int32_t n,
-                                  const strata_feed_options *options, strata_error *err) {
-  const size_t run_bytes = (size_t)QWEN4_LOGITS_RUN * (size_t)s->model->config.vocab * sizeof(float);
+/* Checked tokens, window by window. */
+static strata_status run_tokens(strata_session *s, const int32_t *ids, int32_t n,
+                                const strata_feed_options *options, strata_error *err) {
   const int32_t n_windows = options ? options->n_windows : 0;
   bool go_on = true;
-  ST_TRY(check_feed(s, ids, n, options, err));
-  if (options && options->all_logits && !s->logits_run) {
-    void *memory;
-    ST_TRY(st_pages_new(&memory, run_bytes, "logits", err));
-    s->logits_run = memory;
-    s->logits_run_bytes = run_bytes;
-  }
   for (int32_t done = 0, i = 0; done < n; ++i) {
     int32_t T = n_windows ? options->windows[i < n_windows ? i : n_windows - 1] : s->window;
     if (T > n - done) T = n - done;
@@ -231,6 +240,41 @@ strata_status strata_session_feed(strata_session *s, const int32_t *ids, int32_t
       ST_FAIL(err, CANCELLED, "session: feed: stopped after %d of %d tokens", done, n);
   }
   return STRATA_OK;
+}
+
+strata_status strata_session_feed(strata_session *s, const int32_t *ids, int32_t n,
+                                  const strata_feed_options *options, strata_error *err) {
+  const size_t run_bytes = (size_t)QWEN4_LOGITS_RUN * (size_t)s->model->config.vocab * sizeof(float);
+  ST_TRY(check_feed(s, ids, n, options, err));
+  if (s->state.checkpoint_position >= 0) {
+    void *memory = s->since;
+    ST_TRY(st_grow(&memory, &s->since_capacity, (size_t)s->n_since + (size_t)n, sizeof *s->since,
+                   "a checkpoint", err));
+    s->since = memory;
+  }
+  if (options && options->all_logits && !s->logits_run) {
+    void *memory;
+    ST_TRY(st_pages_new(&memory, run_bytes, "logits", err));
+    s->logits_run = memory;
+    s->logits_run_bytes = run_bytes;
+  }
+  return run_tokens(s, ids, n, options, err);
+}
+
+/* Back to the checkpoint, and from there through what is kept: the same bytes,
+ * since windows do not change them. */
+strata_status strata_session_rollback(strata_session *s, int32_t n, strata_error *err) {
+  if (s->state.checkpoint_position < 0)
+    ST_FAIL(err, STATE, "session: rollback: no checkpoint: a checkpoint expected");
+  if (n < 0 || n > s->n_since)
+    ST_FAIL(err, ARG, "session: rollback: %d tokens: 0 to %d expected", n, s->n_since);
+  if (n == 0 && !s->damaged) return STRATA_OK;
+  const int32_t kept = s->n_since - n;
+  qwen4_state_rollback(&s->state);
+  s->damaged = false;
+  s->has_logits = s->checkpoint_logits;
+  s->n_since = 0;
+  return run_tokens(s, s->since, kept, NULL, err);
 }
 
 /* ---- profile ------------------------------------------------------------------ */

@@ -8,8 +8,13 @@
 struct strata_session {
   strata_model *model;
   int32_t window; /* most tokens run at once */
-  bool damaged;   /* a window failed half way: only reset, copy or restore help */
+  bool damaged;   /* a window failed half way: only reset, copy, restore or rollback help */
   bool has_logits;
+  /* What was fed since the checkpoint, and whether it had logits. */
+  int32_t *since;
+  size_t since_capacity;
+  int32_t n_since;
+  bool checkpoint_logits;
   qwen4_state state;
   qwen4_scratch scratch;
   st_plan plan;

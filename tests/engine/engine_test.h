@@ -59,12 +59,17 @@ static inline strata_model *open_model(strata_engine *engine, const char *path) 
   return model;
 }
 
-static inline strata_session *new_session(strata_model *model, int32_t capacity, int32_t window) {
+static inline strata_session *new_session_kv(strata_model *model, int32_t capacity, int32_t window,
+                                             strata_kv kv) {
   strata_session *session;
   strata_error err;
-  const strata_session_options options = {capacity, window};
+  const strata_session_options options = {.capacity = capacity, .window = window, .kv = kv};
   must(strata_session_new(model, &options, &session, &err), &err);
   return session;
+}
+
+static inline strata_session *new_session(strata_model *model, int32_t capacity, int32_t window) {
+  return new_session_kv(model, capacity, window, STRATA_KV_F32);
 }
 
 static inline int32_t vocabulary(const strata_model *model) {

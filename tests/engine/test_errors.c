@@ -262,14 +262,15 @@ static void test_bad_feeds(void **state) {
 
 static void test_bad_sessions(void **state) {
   static const strata_session_options bad[] = {
-      {-1, 0}, {257, 0}, {INT32_MAX, 0}, {INT32_MIN, 0}, {0, -1}, {100, INT32_MIN},
+      {.capacity = -1}, {.capacity = 257}, {.capacity = INT32_MAX}, {.capacity = INT32_MIN},
+      {.window = -1}, {.capacity = 100, .window = INT32_MIN}, {.kv = (strata_kv)3},
   };
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     strata_error err;
     strata_session *session = (strata_session *)&err; /* must become NULL */
     st_test_expect_error(strata_session_new(fix.model, &bad[i], &session, &err), &err, STRATA_ARG,
-                         bad[i].window ? "window" : "capacity", NULL);
+                         bad[i].window ? "window" : bad[i].kv ? "kv" : "capacity", NULL);
     assert_null(session);
   }
   strata_session *session = new_session(fix.model, 5, 1000); /* a window is cut to the capacity */
@@ -335,9 +336,13 @@ static void test_bad_plans(void **state) {
     int32_t n_tokens;
     const char *what;
   } bad[] = {
-      {{0, 0}, 0, "no tokens"},          {{0, 0}, -1, "fewer than none"},
-      {{0, 0}, 257, "past the context"}, {{0, -1}, 10, "a negative window"},
-      {{-1, 0}, 10, "a negative capacity"}, {{9, 0}, 10, "more tokens than the capacity"},
+      {{0}, 0, "no tokens"},
+      {{0}, -1, "fewer than none"},
+      {{0}, 257, "past the context"},
+      {{.window = -1}, 10, "a negative window"},
+      {{.capacity = -1}, 10, "a negative capacity"},
+      {{.capacity = 9}, 10, "more tokens than the capacity"},
+      {{.kv = (strata_kv)3}, 10, "no kind of cache"},
   };
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
@@ -589,10 +594,14 @@ static void check_plan_rows(const strata_memory_plan *plan) {
   assert_int_equal(sum, plan->total_bytes);
 }
 
+/* Rows in whole pages. */
+static int64_t pages(int64_t rows) { return (rows + 255) / 256 * 256; }
+
 /* Sizes that follow from strata-tiny's dimensions: 6 GDN layers of 6 heads of
  * 128 x 128 with 3 rows of 1280 channels of history, 2 QSA layers of one
  * key-value head of 256 with an indexer key of 128 for every 4 tokens and 4 open
- * ones, 9 rows of 1024 before the n-gram convolution. */
+ * ones, 9 rows of 1024 before the n-gram convolution; caches in pages of 256 rows,
+ * f16 half as large, q8 with 2 bytes for 64. */
 static void test_plan_rows(void **state) {
   static const int32_t lengths[] = {1, 3, 4, 259, 260, 600, 32768};
   strata_error err;
@@ -612,15 +621,20 @@ static void test_plan_rows(void **state) {
     assert_int_equal(plan_bytes(&plan, "gdn state"), 4 * 6 * 6 * 132 * 128);
     assert_int_equal(plan_bytes(&plan, "gdn keys"), 4 * 6 * 2 * 2 * 128);
     assert_int_equal(plan_bytes(&plan, "gdn history"), 4 * 6 * 3 * 1280);
-    assert_int_equal(plan_bytes(&plan, "k cache"), 4 * 2 * n * 256);
-    assert_int_equal(plan_bytes(&plan, "v cache"), 4 * 2 * n * 256);
-    assert_int_equal(plan_bytes(&plan, "block keys"), 4 * 2 * (n / 4) * 128);
+    assert_int_equal(plan_bytes(&plan, "kv cache"), 2 * pages(n) * 2 * 256 * 4);
+    assert_int_equal(plan_bytes(&plan, "block keys"), 2 * pages(n / 4) * 128 * 4);
     assert_int_equal(plan_bytes(&plan, "open keys"), 4 * 2 * 4 * 128);
     assert_int_equal(plan_bytes(&plan, "ple history"), 4 * 9 * 1024);
     assert_int_equal(plan_bytes(&plan, "n-gram context"), 4 * 2);
     assert_int_equal(plan_bytes(&plan, "logits"), 4 * 4096);
     assert_true(plan.total_bytes > last);
     last = plan.total_bytes;
+    must(strata_model_plan(model, &(strata_session_options){.window = WINDOW, .kv = STRATA_KV_F16},
+                           lengths[i], &plan, &err), &err);
+    assert_int_equal(plan_bytes(&plan, "kv cache"), 2 * pages(n) * 2 * 256 * 2);
+    must(strata_model_plan(model, &(strata_session_options){.window = WINDOW, .kv = STRATA_KV_Q8},
+                           lengths[i], &plan, &err), &err);
+    assert_int_equal(plan_bytes(&plan, "kv cache"), 2 * pages(n) * 2 * (256 + 8));
   }
   strata_model_close(&model);
 }

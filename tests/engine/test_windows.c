@@ -384,14 +384,14 @@ static void check_trailing(const damage *d) {
 }
 
 /* A header is: magic [8], version u32, position i32, fingerprint u64, parts u32,
- * reserved u32; then the first part's size, u64. */
+ * kind of cache u32; then the first part's size, u64. */
 static void check_headers(const damage *d) {
   uint32_t parts;
   uint64_t first;
   memcpy(&parts, d->image + 24, sizeof parts);
   memcpy(&first, d->image + 32, sizeof first);
   check_sealed(d, 0, "STRATAXX", 8, STRATA_FORMAT, "another magic");
-  check_sealed(d, 8, &(uint32_t){3}, 4, STRATA_FORMAT, "another version");
+  check_sealed(d, 8, &(uint32_t){2}, 4, STRATA_FORMAT, "the version before");
   check_sealed(d, 12, &(int32_t){-1}, 4, STRATA_FORMAT, "a negative position");
   check_sealed(d, 12, &(int32_t){41}, 4, STRATA_FORMAT, "one token more than the parts hold");
   check_sealed(d, 12, &(int32_t){39}, 4, STRATA_FORMAT, "one token less than the parts hold");
@@ -399,6 +399,8 @@ static void check_headers(const damage *d) {
   check_sealed(d, 16, &(uint64_t){1}, 8, STRATA_STATE, "other weights");
   check_sealed(d, 24, &(uint32_t){parts + 1}, 4, STRATA_FORMAT, "one part more");
   check_sealed(d, 24, &(uint32_t){0}, 4, STRATA_FORMAT, "no parts");
+  check_sealed(d, 28, &(uint32_t){2}, 4, STRATA_STATE, "another kind of cache");
+  check_sealed(d, 28, &(uint32_t){3}, 4, STRATA_FORMAT, "no kind of cache");
   check_sealed(d, 32, &(uint64_t){first + 4}, 8, STRATA_FORMAT, "a longer part");
   check_sealed(d, 32, &(uint64_t){UINT64_MAX}, 8, STRATA_FORMAT, "an absurd part");
 }

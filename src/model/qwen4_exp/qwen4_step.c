@@ -2,8 +2,6 @@
  * then for each layer read - block - write twice, then the head. */
 #include "model/qwen4_exp/qwen4_step.h"
 
-#include <string.h>
-
 #include "core/st_mem.h"
 #include "embed/embed.h"
 #include "gdn_post/gdn_post.h"
@@ -19,7 +17,9 @@
 #include "ple_conv/ple_conv.h"
 #include "ple_embed/ple_embed.h"
 #include "ple_mix/ple_mix.h"
-#include "qsa_attn/qsa_attn.h"
+#include "qsa_decode/qsa_decode.h"
+#include "qsa_flash/qsa_flash.h"
+#include "qsa_merge/qsa_merge.h"
 #include "qsa_prep/qsa_prep.h"
 #include "qsa_score/qsa_score.h"
 #include "qsa_topk/qsa_topk.h"
@@ -88,6 +88,9 @@ static void lay_out(const qwen4_config *c, int32_t n_tokens, layout *l, qwen4_sc
   s->attn = take_floats(l, T * queries);
   s->cells = take(l, T * (size_t)(c->idx_budget + c->idx_ratio - 1), sizeof(int32_t));
   s->n_cells = take(l, T, sizeof(int32_t));
+  /* The splits of one token: longer windows merge theirs as they go. */
+  s->partial = take_floats(l, (size_t)c->q_heads * ((size_t)c->head_dim + 2) *
+                                  (size_t)stk_qsa_splits_max(c->idx_budget, c->idx_ratio));
 
   l->used = common;
   s->router = take_floats(l, T * (size_t)c->n_experts);
@@ -248,11 +251,27 @@ static strata_status gdn_block(builder *b, const qwen4_gdn *g, const qwen4_layer
   return output(b, g->out, s->gdn_y);
 }
 
+/* A window of one token is shared among threads split by split; a longer one by
+ * tokens and heads. The bytes are the same. */
+static strata_status attend(builder *b, const qwen4_layer_state *state) {
+  const qwen4_config *c = b->c;
+  qwen4_scratch *s = b->s;
+  const stk_qsa_attn_args args = {
+      .q = s->q, .q_raw = s->q_raw, .kv_pages = state->kv_pages, .ids = s->cells,
+      .n_ids = s->n_cells, .out = s->attn, .partial = s->partial,
+      .ids_stride = c->idx_budget + c->idx_ratio - 1, .n_tokens = b->T,
+      .pos0 = b->w->state->position, .q_heads = c->q_heads, .kv_heads = c->kv_heads,
+      .head_dim = c->head_dim, .budget = c->idx_budget, .ratio = c->idx_ratio,
+      .kv_kind = b->w->state->kv, .outputs = STK_ATTN_F32};
+  if (b->T > 1) return st_plan_add(b->plan, ST_OP_qsa_flash, &args, b->T, b->layer, b->err);
+  ST_TRY(st_plan_add(b->plan, ST_OP_qsa_decode, &args, b->T, b->layer, b->err));
+  return st_plan_add(b->plan, ST_OP_qsa_merge, &args, b->T, b->layer, b->err);
+}
+
 static strata_status qsa_block(builder *b, const qwen4_qsa *q, const qwen4_layer_state *state) {
   const qwen4_config *c = b->c;
   qwen4_scratch *s = b->s;
-  const int32_t pos0 = b->w->state->position, cells_stride = c->idx_budget + c->idx_ratio - 1;
-  const bool sparse = stk_qsa_first_sparse(pos0, b->T, c->idx_budget, c->idx_ratio) < b->T;
+  const int32_t pos0 = b->w->state->position;
   ST_TRY(ADD(b, linear, .x = s->x, .x_stride = c->hidden, .n_tokens = b->T, .n_outs = 4,
              .out = {project(q->q, s->q_raw), project(q->k, s->k_raw), project(q->v, s->v_raw),
                      project(q->index_qk, s->index_raw)}));
@@ -260,27 +279,23 @@ static strata_status qsa_block(builder *b, const qwen4_qsa *q, const qwen4_layer
              .index_raw = s->index_raw, .q_gain = q->q_gain, .k_gain = q->k_gain,
              .iq_gain = q->index_q_gain, .ik_gain = q->index_k_gain, .cos = s->cos, .sin = s->sin,
              .block_cos = s->block_cos, .block_sin = s->block_sin, .q = s->q, .iq = s->iq,
-             .k_cache = state->k_cache, .v_cache = state->v_cache, .block_keys = state->block_keys,
-             .open_keys = state->open_keys, .n_tokens = b->T, .pos0 = pos0, .q_heads = c->q_heads,
-             .kv_heads = c->kv_heads, .head_dim = c->head_dim, .idx_heads = c->idx_heads,
-             .idx_dim = c->idx_dim, .ratio = c->idx_ratio, .n_pairs = c->rotary_dim / 2,
+             .open_keys = state->open_keys, .kv_pages = state->kv_pages,
+             .block_pages = state->block_pages, .n_tokens = b->T, .pos0 = pos0,
+             .q_heads = c->q_heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim,
+             .idx_heads = c->idx_heads, .idx_dim = c->idx_dim, .ratio = c->idx_ratio,
+             .n_pairs = c->rotary_dim / 2, .kv_kind = b->w->state->kv, .kinds = STK_QSA_ALL,
              .eps = c->rms_eps));
-  if (sparse) {
-    ST_TRY(ADD(b, qsa_score, .iq = s->iq, .block_keys = state->block_keys, .score = s->score,
+  /* Within the budget every list is all cells: no scores, no list. */
+  if (stk_qsa_first_sparse(pos0, b->T, c->idx_budget, c->idx_ratio) < b->T) {
+    ST_TRY(ADD(b, qsa_score, .iq = s->iq, .block_pages = state->block_pages, .score = s->score,
                .score_stride = s->score_stride, .n_tokens = b->T, .pos0 = pos0,
                .idx_heads = c->idx_heads, .idx_dim = c->idx_dim, .ratio = c->idx_ratio,
                .budget = c->idx_budget));
     ST_TRY(ADD(b, qsa_topk, .score = s->score, .ids = s->cells, .n_ids = s->n_cells,
-               .score_stride = s->score_stride, .ids_stride = cells_stride, .n_tokens = b->T,
-               .pos0 = pos0, .ratio = c->idx_ratio, .budget = c->idx_budget));
-  } else {
-    /* Within the budget every list is the identity: no list, no scores. */
-    memset(s->n_cells, 0, (size_t)b->T * sizeof *s->n_cells);
+               .score_stride = s->score_stride, .ids_stride = c->idx_budget + c->idx_ratio - 1,
+               .n_tokens = b->T, .pos0 = pos0, .ratio = c->idx_ratio, .budget = c->idx_budget));
   }
-  ST_TRY(ADD(b, qsa_attn, .q = s->q, .q_raw = s->q_raw, .k_cache = state->k_cache,
-             .v_cache = state->v_cache, .ids = s->cells, .n_ids = s->n_cells, .out = s->attn,
-             .ids_stride = cells_stride, .n_tokens = b->T, .pos0 = pos0, .q_heads = c->q_heads,
-             .kv_heads = c->kv_heads, .head_dim = c->head_dim));
+  ST_TRY(attend(b, state));
   return output(b, q->o, s->attn);
 }
 

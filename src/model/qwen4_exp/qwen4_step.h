@@ -30,7 +30,7 @@ typedef struct qwen4_scratch {
   float *block_cos, *block_sin; /* [T/ratio+1][n_pairs] */
 
   float *qkv, *z, *ab, *qn, *kn, *vc, *gb, *kq, *o, *gdn_y;              /* GDN */
-  float *q_raw, *k_raw, *v_raw, *index_raw, *q, *iq, *attn;              /* QSA */
+  float *q_raw, *k_raw, *v_raw, *index_raw, *q, *iq, *attn, *partial;    /* QSA */
   int32_t *cells, *n_cells;                                              /* QSA */
   float *router, *shared_logit, *route_weight, *shared, *all, *h, *h_shared; /* MoE */
   int32_t *expert;                                                       /* MoE */
