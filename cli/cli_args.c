@@ -288,6 +288,10 @@ void cli_print_help(const cli_command *command) {
   cli_print_summaries(command->subcommands);
 }
 
+strata_kv cli_kv(const char *name) {
+  return !name || !strcmp(name, "f32") ? STRATA_KV_F32 : !strcmp(name, "f16") ? STRATA_KV_F16 : STRATA_KV_Q8;
+}
+
 /* ---- models ---------------------------------------------------------------- */
 
 strata_chat_options cli_chat_options(const cli_chat_args *args) {

@@ -63,6 +63,9 @@ void cli_print_summaries(const cli_command *const *commands);
 /* What the user types for it: "roof" for "lab roof". */
 const char *cli_last_word(const cli_command *command);
 
+/* What --kv says; NULL: f32. */
+strata_kv cli_kv(const char *name);
+
 /* The candidate nearest to a mistyped word, or NULL if none is near. Candidates
  * are asked for by index until NULL comes. */
 const char *cli_nearest(const char *word, const char *(*candidate)(const void *user, size_t index),
@@ -87,6 +90,11 @@ strata_status cli_words_at_most(const cli_words *words, int max, const char *wha
   {                                                                 \
     0, "window", "T", CLI_INT, offsetof(args, window), 1, 65536, NULL, \
         "tokens that are run at once while text is read (default 512)" \
+  }
+#define CLI_OPTION_KV(args)                                                     \
+  {                                                                             \
+    0, "kv", "f32|f16|q8", CLI_CHOICE, offsetof(args, kv), 0, 0, "f32|f16|q8",   \
+        "how keys and values are held (default f32); q8 takes a quarter of f32"  \
   }
 #define CLI_OPTION_JSON(args)                                 \
   {                                                           \

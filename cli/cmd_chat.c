@@ -11,7 +11,7 @@
 #include "core/st_error.h"
 
 typedef struct chat_args {
-  const char *model;
+  const char *model, *kv;
   int32_t n_tokens, window, threads;
   cli_chat_args chat;
   strata_sampler_options sampling;
@@ -26,6 +26,7 @@ static const cli_option chat_options[] = {
      "write at most N tokens for an answer (default 1024)"},
     CLI_OPTIONS_CHAT(chat_args),
     CLI_OPTIONS_SAMPLING(chat_args),
+    CLI_OPTION_KV(chat_args),
     CLI_OPTION_WINDOW(chat_args),
     CLI_OPTION_THREADS(chat_args),
 };
@@ -253,7 +254,7 @@ out:
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
   strata_status status = STRATA_OK;
   chat c = {.args = command_args, .interactive = isatty(STDIN_FILENO)};
-  strata_session_options options = {.window = c.args->window};
+  strata_session_options options = {.window = c.args->window, .kv = cli_kv(c.args->kv)};
   ST_TRY(cli_words_at_most(words, 0, "only options", err));
   ST_TRY_OUT(cli_model_open(&c.model, c.args->model, c.args->threads, true, err));
   ST_TRY_OUT(strata_chat_template_open(c.model.path, &c.chat_template, err));

@@ -8,7 +8,7 @@
 enum { INFO_CTX_DEFAULT = 512 };
 
 typedef struct info_args {
-  const char *model;
+  const char *model, *kv;
   int32_t ctx, window, threads;
   bool verbose, json;
 } info_args;
@@ -20,6 +20,7 @@ static const cli_option info_options[] = {
     {0, "ctx", "N", CLI_INT, offsetof(info_args, ctx), 1, 2147483647, NULL,
      "plan the memory for a sequence of N tokens (default: 512, or the model's positions if those "
      "are fewer)"},
+    CLI_OPTION_KV(info_args),
     CLI_OPTION_WINDOW(info_args),
     CLI_OPTION_THREADS(info_args),
     {'v', "verbose", NULL, CLI_FLAG, offsetof(info_args, verbose), 0, 0, NULL,
@@ -91,7 +92,7 @@ static json_t *info_json(const cli_model *m, const strata_memory_plan *plan, int
 }
 
 static strata_status show(const cli_model *m, const info_args *args, strata_error *err) {
-  strata_session_options options = {.window = args->window};
+  strata_session_options options = {.window = args->window, .kv = cli_kv(args->kv)};
   strata_memory_plan plan;
   int32_t max_positions = m->info.max_positions;
   int32_t n_tokens = max_positions < INFO_CTX_DEFAULT ? max_positions : INFO_CTX_DEFAULT;

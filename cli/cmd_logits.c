@@ -16,7 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endi
 enum { WINDOW_MAX = 65536, WINDOW_DEFAULT = 512 };
 
 typedef struct logits_args {
-  const char *model, *ids, *prompt, *file, *window, *out, *load_state, *save_state;
+  const char *model, *ids, *prompt, *file, *window, *out, *load_state, *save_state, *kv;
   int32_t top, threads;
   bool literal, json;
 } logits_args;
@@ -43,6 +43,7 @@ static const cli_option logits_options[] = {
      "start from the sequence saved in FILE"},
     {0, "save-state", "FILE", CLI_TEXT, offsetof(logits_args, save_state), 0, 0, NULL,
      "save the sequence to FILE at the end"},
+    CLI_OPTION_KV(logits_args),
     CLI_OPTION_THREADS(logits_args),
     CLI_OPTION_JSON(logits_args),
 };
@@ -106,7 +107,8 @@ static strata_status encode_input(logits_job *job, strata_error *err) {
 
 static strata_status open_session(logits_job *job, strata_error *err) {
   const logits_args *args = job->args;
-  strata_session_options options = {.window = job->windows.n ? 1 : WINDOW_DEFAULT};
+  strata_session_options options = {.window = job->windows.n ? 1 : WINDOW_DEFAULT,
+                                    .kv = cli_kv(args->kv)};
   for (size_t i = 0; i < job->windows.n; i++)
     if (job->windows.items[i] > options.window) options.window = job->windows.items[i];
   ST_TRY(strata_session_new(job->model.model, &options, &job->session, err));

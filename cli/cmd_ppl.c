@@ -10,7 +10,7 @@
 enum { PPL_CTX_DEFAULT = 2048 };
 
 typedef struct ppl_args {
-  const char *model, *file;
+  const char *model, *file, *kv;
   int32_t ctx, window, threads;
   bool literal, json;
 } ppl_args;
@@ -24,6 +24,7 @@ static const cli_option ppl_options[] = {
     {0, "ctx", "N", CLI_INT, offsetof(ppl_args, ctx), 2, 2147483647, NULL,
      "tokens of a chunk (default: 2048, or the model's positions if those are fewer)"},
     CLI_OPTION_LITERAL(ppl_args),
+    CLI_OPTION_KV(ppl_args),
     CLI_OPTION_WINDOW(ppl_args),
     CLI_OPTION_THREADS(ppl_args),
     CLI_OPTION_JSON(ppl_args),
@@ -102,7 +103,8 @@ static strata_status prepare(ppl_job *job, strata_error *err) {
   if (job->ids.n < 2)
     ST_FAIL(err, ARG, "%s: %zu tokens: a text of at least 2 tokens expected", args->file,
             job->ids.n);
-  strata_session_options options = {.capacity = job->ctx, .window = args->window};
+  strata_session_options options = {
+      .capacity = job->ctx, .window = args->window, .kv = cli_kv(args->kv)};
   return strata_session_new(job->model.model, &options, &job->session, err);
 }
 

@@ -9,7 +9,7 @@
 #include "os/st_process.h"
 
 typedef struct run_args {
-  const char *model, *prompt, *file, *load_state, *save_state, *stats;
+  const char *model, *prompt, *file, *load_state, *save_state, *stats, *kv;
   int32_t n_tokens, window, threads;
   bool as_chat, literal, ignore_eos, json;
   cli_chat_args chat;
@@ -37,6 +37,7 @@ static const cli_option run_options[] = {
      "continue the sequence saved in FILE; the prompt may be missing"},
     {0, "save-state", "FILE", CLI_TEXT, offsetof(run_args, save_state), 0, 0, NULL,
      "save the sequence, all that was written included, to FILE"},
+    CLI_OPTION_KV(run_args),
     CLI_OPTION_WINDOW(run_args),
     CLI_OPTION_THREADS(run_args),
     {0, "stats", "full", CLI_OPTIONAL, offsetof(run_args, stats), 0, 0, "brief|full",
@@ -114,7 +115,7 @@ static strata_status encode_chat(run_job *job, strata_error *err) {
 
 static strata_status open_session(run_job *job, strata_error *err) {
   const run_args *args = job->args;
-  strata_session_options options = {.window = args->window};
+  strata_session_options options = {.window = args->window, .kv = cli_kv(args->kv)};
   ST_TRY(cli_model_open(&job->model, args->model, args->threads, true, err));
   ST_TRY(strata_sampler_new(&args->sampling, job->model.tokenizer, &job->sampler, err));
   ST_TRY(strata_session_new(job->model.model, &options, &job->session, err));
@@ -169,7 +170,7 @@ typedef struct run_stats {
 
 static strata_status collect_stats(run_job *job, run_stats *out, strata_error *err) {
   const cli_generation *g = &job->generation;
-  strata_session_options options = {.window = job->args->window};
+  strata_session_options options = {.window = job->args->window, .kv = cli_kv(job->args->kv)};
   strata_memory_plan plan;
   ST_TRY(strata_model_plan(job->model.model, &options, strata_session_position(job->session),
                            &plan, err));
