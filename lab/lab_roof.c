@@ -87,7 +87,7 @@ static strata_status job_init(job *j, st_pool *pool, const lab_ceilings *c, cons
   strata_status status = shape_of(q, T, shape, err);
   while (status == STRATA_OK && j->n_sets < wanted) {
     lab_case *set = &j->sets[j->n_sets];
-    status = lab_case_init(set, q->op, shape, (uint64_t)j->n_sets + 1, 0, err);
+    status = lab_case_init(set, q->op, shape, (lab_fill){.seed = (uint64_t)j->n_sets + 1}, err);
     if (status != STRATA_OK) break;
     j->calls[j->n_sets] = (st_call){q->kernel, set->args, T > 1 ? 4 * threads : threads, 0, -1};
     if (j->n_sets++ == 0) {
