@@ -35,7 +35,7 @@ static strata_status set(const stk_op *op, void *args, const char *name, size_t 
   if (param->bit && (value < 0 || value > 1))
     ST_FAIL(err, ARG, "%s: %s=%d: 0 or 1 expected", op->name, param->name, value);
   stk_param_set(param, value);
-  if (op->settle) op->settle(args);
+  if (op->derive) op->derive(args);
   return STRATA_OK;
 }
 

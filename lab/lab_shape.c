@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/lab_params.h"
+
 strata_status lab_settings_put(lab_settings *settings, const char *name, int32_t value,
                                strata_error *err) {
   int32_t i = 0;
@@ -39,37 +41,20 @@ void lab_settings_text(const lab_settings *settings, char *text, size_t n_bytes)
                            settings->items[i].value);
 }
 
-/* The parameter of that name among args', or NULL. */
-static const stk_param *find(const stk_op *op, void *args, const char *name,
-                             stk_param params[STK_PARAMS_MAX]) {
-  int32_t n = op->params ? op->params(args, params) : 0;
-  for (int32_t i = 0; i < n; ++i)
-    if (strcmp(params[i].name, name) == 0) return &params[i];
-  return NULL;
-}
-
 bool lab_op_has_param(const stk_op *op, const char *name) {
-  lab_args args = {{0}};
-  stk_param params[STK_PARAMS_MAX];
-  return find(op, args.bytes, name, params) != NULL;
+  return op->released && lab_params_has(op, op->released, name);
 }
 
 strata_status lab_args_make(const stk_op *op, const lab_settings *settings, lab_args *out,
                             strata_error *err) {
-  stk_param params[STK_PARAMS_MAX];
   *out = (lab_args){{0}};
   if (!op->released || op->args_bytes > sizeof *out)
     ST_FAIL(err, UNSUPPORTED, "%s: an op that has a released shape expected", op->name);
   memcpy(out->bytes, op->released, op->args_bytes);
   for (int32_t i = 0; i < settings->n; ++i) {
     const lab_setting *s = &settings->items[i];
-    const stk_param *param = find(op, out->bytes, s->name, params);
-    if (!param) continue;
-    if (param->bit && s->value != 0 && s->value != 1)
-      ST_FAIL(err, ARG, "%s=%d: 0 or 1 expected", s->name, s->value);
-    stk_param_set(param, s->value);
+    if (lab_op_has_param(op, s->name)) ST_TRY(lab_params_set(op, out->bytes, s->name, s->value, err));
   }
-  if (op->derive) op->derive(out->bytes);
   const char *wrong = op->check(out->bytes);
   if (wrong) ST_FAIL(err, UNSUPPORTED, "%s", wrong);
   return STRATA_OK;
