@@ -4,7 +4,8 @@
 # and `make check` install what is missing and then call make again.
 #
 # Sources are found by wildcard. A kernel source kernels/<op>/<op>*.c names the
-# CPU levels it is built for in its first comment ("isa: scalar avx2 avx512");
+# CPU levels it is built for in its first comment ("isa: scalar avx2 avx512"), and
+# in the next line flags of its own ("flags: -O3"), both read by src/kload too;
 # oracles (*_oracle.c) are built once, plainly. Objects, the library and the
 # program go to build/ (BUILD=dir for another).
 

@@ -12,8 +12,9 @@
  * called when the plan was built. A kernel allocates, prints, locks nothing and
  * keeps no static mutable data.
  *
- * The compile flags of a source stand in its first comment, "isa: avx2 fma",
- * and are read by the Makefile. */
+ * The CPU levels of a source stand in its first comment, "isa: avx2 avx512", and in
+ * the next line further flags, "flags: -O3"; the Makefile and the loader of modules
+ * (docs/add-a-kernel.md) read them. */
 #ifndef STRATA_KERNEL_H
 #define STRATA_KERNEL_H
 

@@ -13,10 +13,10 @@ static strata_status load(const char *path, const char *source, st_library **lib
   const st_fpmode before = st_fpmode_get();
   strata_status status = st_library_open(path, library, err);
   const st_fpmode after = st_fpmode_get();
-  st_fpmode_set(before);
-  if (status != STRATA_OK || st_fpmode_equal(before, after)) return status;
+  if (st_fpmode_equal(before, after)) return status;
   st_library_close(library);
   st_fpmode_set(before);
+  if (status != STRATA_OK) return status;
   ST_FAIL(err, UNSUPPORTED,
           "%s: floating-point mode: loading changes it from %04x/%04x to %04x/%04x: "
           "a module that leaves it alone expected (-Ofast and -ffast-math do not)",

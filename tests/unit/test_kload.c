@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <setjmp.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -507,10 +509,31 @@ static void test_bad_compiler(void **state) {
   expect_refused(&request, STRATA_IO, "exit code 3: a C compiler expected");
   request.compiler = write_script("silent", "#!/bin/sh\n[ $1 = --version ] || { kill -9 $$; }\n");
   expect_refused(&request, STRATA_FORMAT, "does not compile");
-  /* It and what it has started are killed. */
-  request.seconds = 0.2;
-  request.compiler = write_script("slow", "#!/bin/sh\n[ $1 = --version ] || { sleep 100; }\n");
-  expect_refused(&request, STRATA_LIMIT, "stopped after 0.2 s");
+}
+
+/* A compiler that takes too long is killed, and so is what it has started: the pipe
+ * that its child holds has no writer left. */
+static void test_slow_compiler(void **state) {
+  (void)state;
+  char script[512];
+  const char *fifo = in_folder("fifo");
+  assert_int_equal(mkfifo(fifo, 0600), 0);
+  int fd = open(fifo, O_RDONLY | O_NONBLOCK);
+  snprintf(script, sizeof script,
+           "#!/bin/sh\n[ $1 = --version ] && exit\necho >%s\nsleep 100 3>%s\n", fifo, fifo);
+  const st_kload_request request = {.source = write_file(in_folder("slow.c"), candidate(SCALAR, "", "1")),
+                                    .cache_dir = cache,
+                                    .include_dir = tree,
+                                    .compiler = write_script("slow", script),
+                                    .seconds = 1};
+  expect_refused(&request, STRATA_LIMIT, "stopped after 1 s");
+  struct pollfd end = {.fd = fd, .events = POLLIN};
+  char byte;
+  assert_int_equal(read(fd, &byte, 1), 1); /* It had got that far. */
+  end.revents = 0;
+  assert_int_equal(poll(&end, 1, 20000), 1);
+  assert_true(end.revents & POLLHUP);
+  close(fd);
 }
 
 static void test_default_headers(void **state) {
@@ -639,7 +662,8 @@ int main(void) {
       cmocka_unit_test(test_strange_names),   cmocka_unit_test(test_bad_source),
       cmocka_unit_test(test_bad_descriptor),  cmocka_unit_test(test_levels),
       cmocka_unit_test(test_floating_point_mode), cmocka_unit_test(test_bad_cache),
-      cmocka_unit_test(test_bad_compiler),    cmocka_unit_test(test_default_headers),
+      cmocka_unit_test(test_bad_compiler),    cmocka_unit_test(test_slow_compiler),
+      cmocka_unit_test(test_default_headers),
       cmocka_unit_test(test_processes),
       cmocka_unit_test(test_failing_memory),  cmocka_unit_test(test_write_tree),
   };
