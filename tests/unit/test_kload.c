@@ -133,11 +133,12 @@ static void expect_source_refused(const char *text, strata_status status, const 
 /* ---- the same bytes ----------------------------------------------------------------- */
 
 static void compare_runs(const stk_op *op, const stk_kernel *linked, const stk_kernel *loaded) {
+  const lab_fill fill = {.seed = 7, .poison = 0x5a, .guard = 0x5e};
   for (int32_t i = 0; i < op->n_cases; i++) {
     const void *shape = (const char *)op->cases + (size_t)i * op->args_bytes;
     lab_case want, got;
-    assert_int_equal(lab_case_init(&want, op, shape, 7, 0x5a, NULL), STRATA_OK);
-    assert_int_equal(lab_case_init(&got, op, shape, 7, 0x5a, NULL), STRATA_OK);
+    assert_int_equal(lab_case_init(&want, op, shape, fill, NULL), STRATA_OK);
+    assert_int_equal(lab_case_init(&got, op, shape, fill, NULL), STRATA_OK);
     lab_case_run(&want, linked, 1);
     lab_case_run(&got, loaded, 2);
     lab_difference d = lab_case_compare(&want, &got);
