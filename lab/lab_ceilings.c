@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "core/st_mem.h"
+#include "os/st_dir.h"
 #include "os/st_file.h"
 
 /* The Makefile hashes the sources that measure, so that what they measured before a
@@ -150,7 +151,7 @@ static strata_status keep(const lab_ceilings *c, const char *directory, const ch
   char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
   json_decref(root);
   if (!text) return st_error_nomem(err, "the ceilings", 4096);
-  ST_TRY_OUT(st_private_directory(directory, err));
+  ST_TRY_OUT(st_dir_make_private(directory, err));
   ST_TRY_OUT(st_writer_open(path, &writer, err));
   ST_TRY_OUT(st_writer_write(writer, text, strlen(text), err));
   ST_TRY_OUT(st_writer_commit(writer, err));

@@ -94,11 +94,11 @@ static strata_status join_words(const st_argv *argv, bool quoted, char **out, st
 /* ---- before compiling ----------------------------------------------------------- */
 
 strata_status st_kload_default_cache(char **out, strata_error *err) {
-  char *home;
+  char *folder;
   *out = NULL;
-  ST_TRY(st_dir_home(&home, err));
-  strata_status status = st_path_join(out, home, ".cache/strata/kernels", err);
-  st_free(home);
+  ST_TRY(st_cache_path(&folder, err));
+  strata_status status = st_path_join(out, folder, "kernels", err);
+  st_free(folder);
   return status;
 }
 

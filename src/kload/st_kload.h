@@ -49,9 +49,9 @@ typedef struct st_module {
  *   FORMAT       the source does not compile (the message has the compiler's first
  *                error and the log's path) or its descriptor does not fit: ABI,
  *                contract, args, CPU level
- *   STATE        the source changed meanwhile
+ *   STATE        the cache folder is not private; the source changed meanwhile
  *   LIMIT        the compiler took too long and was killed
- *   IO           no compiler; no such file; a cache folder that is not private */
+ *   IO           no compiler; no such file; no cache folder */
 strata_status st_kload_open(const st_kload_request *request, st_module **out, strata_error *err);
 
 /* Unloads it; nobody may run its kernel any more. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/st_mem.h"
+#include "os/st_file.h"
 
 strata_status st_dir_make(const char *path, strata_error *err) {
   char *part;
@@ -49,12 +50,27 @@ static strata_status check_private(const char *path, int fd, strata_error *err) 
   struct stat st;
   if (fstat(fd, &st) != 0) ST_FAIL(err, IO, "%s: %s", path, strerror(errno));
   if (st.st_uid != geteuid())
-    ST_FAIL(err, IO, "%s: belongs to user %u: a folder of user %u expected", path,
+    ST_FAIL(err, STATE, "%s: belongs to user %u: a folder of user %u expected", path,
             (unsigned)st.st_uid, (unsigned)geteuid());
   if (st.st_mode & (S_IWGRP | S_IWOTH))
-    ST_FAIL(err, IO, "%s: mode %04o: a folder that only its owner can write to expected", path,
+    ST_FAIL(err, STATE, "%s: mode %04o: a folder that only its owner can write to expected", path,
             (unsigned)(st.st_mode & 07777));
   return STRATA_OK;
+}
+
+/* What was looked at is what is open: nobody can put another folder in between. */
+static strata_status open_private(const char *path, int *fd, strata_error *err) {
+  ST_TRY(st_dir_make(path, err));
+  *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (*fd < 0) ST_FAIL(err, IO, "%s: %s: a folder expected", path, strerror(errno));
+  return check_private(path, *fd, err);
+}
+
+strata_status st_dir_make_private(const char *path, strata_error *err) {
+  int fd = -1;
+  strata_status status = open_private(path, &fd, err);
+  if (fd >= 0) close(fd);
+  return status;
 }
 
 strata_status st_path_absolute(const char *path, char **out, strata_error *err) {
@@ -69,11 +85,8 @@ strata_status st_path_absolute(const char *path, char **out, strata_error *err) 
 strata_status st_dir_open_private(const char *path, st_dir *out, strata_error *err) {
   strata_status status = STRATA_OK;
   *out = (st_dir){.fd = -1};
-  ST_TRY(st_dir_make(path, err));
+  ST_TRY_OUT(open_private(path, &out->fd, err));
   ST_TRY_OUT(st_path_absolute(path, &out->path, err));
-  out->fd = open(out->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (out->fd < 0) ST_FAIL_OUT(err, IO, "%s: %s: a folder expected", path, strerror(errno));
-  ST_TRY_OUT(check_private(path, out->fd, err));
   while (flock(out->fd, LOCK_EX) != 0)
     if (errno != EINTR) ST_FAIL_OUT(err, IO, "%s: locking: %s", path, strerror(errno));
 out:
@@ -87,14 +100,15 @@ void st_dir_close(st_dir *dir) {
   *dir = (st_dir){.fd = -1};
 }
 
-strata_status st_dir_home(char **out, strata_error *err) {
+strata_status st_cache_path(char **out, strata_error *err) {
   char text[4096];
-  struct passwd entry, *found = NULL;
+  struct passwd entry, *user = NULL;
   *out = NULL;
-  if (getpwuid_r(geteuid(), &entry, text, sizeof text, &found) != 0 || !found || !found->pw_dir[0])
-    ST_FAIL(err, IO, "home folder: none is known of user %u: a cache folder must be named",
+  if (getpwuid_r(geteuid(), &entry, text, sizeof text, &user) != 0 || !user ||
+      user->pw_dir[0] != '/')
+    ST_FAIL(err, IO, "user %u: no home folder: an entry of the user database expected",
             (unsigned)geteuid());
-  return st_strndup(out, found->pw_dir, strlen(found->pw_dir), err);
+  return st_path_join(out, user->pw_dir, ".cache/strata", err);
 }
 
 strata_status st_file_rename(const char *from, const char *to, strata_error *err) {

@@ -13,9 +13,12 @@ strata_status st_dir_make_empty(const char *path, strata_error *err);
 /* Removes a folder if it is there and empty. */
 void st_dir_remove(const char *path);
 
-/* As st_dir_make, and holds the folder: until close nobody else, in this process or
- * another, holds it. Refuses one that belongs to another user or that others can
- * write to: what lies in it could be anybody's. */
+/* As st_dir_make; STATE if it belongs to another user or others can write to it: what
+ * lies in it could be anybody's. */
+strata_status st_dir_make_private(const char *path, strata_error *err);
+
+/* As st_dir_make_private, and holds the folder: until close nobody else, in this process
+ * or another, holds it. */
 typedef struct st_dir {
   char *path; /* absolute */
   int fd;
@@ -27,8 +30,9 @@ void st_dir_close(st_dir *dir);
 /* gives the path of a folder that is there, from the root (st_free). */
 strata_status st_path_absolute(const char *path, char **out, strata_error *err);
 
-/* gives the user's home folder as the system's list of users has it (st_free). */
-strata_status st_dir_home(char **out, strata_error *err);
+/* gives ~/.cache/strata (st_free), the home folder being that of the user database. It
+ * need not exist. IO if the user has no home. */
+strata_status st_cache_path(char **out, strata_error *err);
 
 /* Moves a file in one step, over what was there. */
 strata_status st_file_rename(const char *from, const char *to, strata_error *err);

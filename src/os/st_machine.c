@@ -1,14 +1,10 @@
 /* CPU and caches from Linux's /proc and /sys, or what sysconf knows of them. */
 #include "os/st_machine.h"
 
-#include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/st_mem.h"
 #include "os/st_cpu.h"
 #include "os/st_file.h"
 
@@ -90,35 +86,4 @@ void st_machine_get(st_machine *out) {
   *out = (st_machine){.n_cpus = st_cpu_count()};
   get_cpu(out->cpu, sizeof out->cpu);
   get_caches(out->cache);
-}
-
-/* ---- directories -------------------------------------------------------------- */
-
-strata_status st_private_directory(const char *path, strata_error *err) {
-  char *copy;
-  struct stat st;
-  ST_TRY(st_strndup(&copy, path, strlen(path), err));
-  for (char *slash = copy; (slash = strchr(slash + 1, '/'));) {
-    *slash = 0;
-    mkdir(copy, 0700); /* what is missing in the end is found below */
-    *slash = '/';
-  }
-  st_free(copy);
-  if (mkdir(path, 0700) != 0 && errno != EEXIST)
-    ST_FAIL(err, IO, "%s: %s: a directory that can be made expected", path, strerror(errno));
-  if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-    ST_FAIL(err, IO, "%s: a directory expected", path);
-  if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
-    ST_FAIL(err, STATE, "%s: others may write into it: a directory of this user alone expected", path);
-  return STRATA_OK;
-}
-
-strata_status st_cache_path(char **out, strata_error *err) {
-  *out = NULL;
-  errno = 0;
-  const struct passwd *user = getpwuid(geteuid());
-  if (!user || !user->pw_dir || user->pw_dir[0] != '/')
-    ST_FAIL(err, IO, "user %lld: no home directory: an entry of the user database expected",
-            (long long)geteuid());
-  return st_path_join(out, user->pw_dir, ".cache/strata", err);
 }

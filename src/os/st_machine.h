@@ -1,4 +1,4 @@
-/* The machine as its owner would name it, and where this user's caches lie. */
+/* The machine as its owner would name it. */
 #ifndef ST_MACHINE_H
 #define ST_MACHINE_H
 
@@ -18,13 +18,5 @@ typedef struct st_machine {
 } st_machine;
 
 void st_machine_get(st_machine *out);
-
-/* Makes a directory, and its parents as far as they are missing, for this user
- * alone. IO if that fails; STATE if it is there but others may write into it. */
-strata_status st_private_directory(const char *path, strata_error *err);
-
-/* gives ~/.cache/strata (st_free), the home directory being that of the user
- * database. It need not exist. IO if the user has no home. */
-strata_status st_cache_path(char **out, strata_error *err);
 
 #endif

@@ -15,6 +15,7 @@
 #include "lab/lab_ceilings.h"
 #include "lab/lab_params.h"
 #include "linear/linear.h"
+#include "os/st_dir.h"
 #include "os/st_file.h"
 
 static char directory[64];
@@ -117,16 +118,16 @@ static void test_keeping(void **state) {
   st_pool_free(&pool);
 }
 
-static void test_private_directory(void **state) {
+static void test_dir_make_private(void **state) {
   char *inner, *open;
   (void)state;
   assert_int_equal(st_path_join(&inner, directory, "a/b", &err), STRATA_OK);
   assert_int_equal(st_path_join(&open, directory, "a", &err), STRATA_OK);
-  assert_int_equal(st_private_directory(inner, &err), STRATA_OK);
-  assert_int_equal(st_private_directory(inner, &err), STRATA_OK);
+  assert_int_equal(st_dir_make_private(inner, &err), STRATA_OK);
+  assert_int_equal(st_dir_make_private(inner, &err), STRATA_OK);
   assert_int_equal(chmod(open, 0777), 0);
-  assert_int_equal(st_private_directory(open, &err), STRATA_STATE);
-  assert_int_equal(st_private_directory("/proc/none/such", &err), STRATA_IO);
+  assert_int_equal(st_dir_make_private(open, &err), STRATA_STATE);
+  assert_int_equal(st_dir_make_private("/proc/none/such", &err), STRATA_IO);
   rmdir(inner);
   rmdir(open);
   st_free(inner);
@@ -170,7 +171,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_floor),           cmocka_unit_test(test_missing_level),
       cmocka_unit_test(test_doubtful),        cmocka_unit_test(test_keeping),
-      cmocka_unit_test(test_private_directory), cmocka_unit_test(test_params),
+      cmocka_unit_test(test_dir_make_private), cmocka_unit_test(test_params),
   };
   return cmocka_run_group_tests_name("ceilings", tests, make_directory, remove_directory);
 }

@@ -479,9 +479,9 @@ static void test_bad_cache(void **state) {
   request.cache_dir = in_folder("open_cache");
   assert_int_equal(mkdir(request.cache_dir, 0700), 0);
   assert_int_equal(chmod(request.cache_dir, 0770), 0);
-  expect_refused(&request, STRATA_IO, "mode 0770: a folder that only its owner can write to");
+  expect_refused(&request, STRATA_STATE, "mode 0770: a folder that only its owner can write to");
   assert_int_equal(chmod(request.cache_dir, 0702), 0);
-  expect_refused(&request, STRATA_IO, "mode 0702");
+  expect_refused(&request, STRATA_STATE, "mode 0702");
   request.cache_dir = path;
   expect_refused(&request, STRATA_IO, "a folder");
   request.cache_dir = "";
@@ -490,7 +490,7 @@ static void test_bad_cache(void **state) {
     request.cache_dir = in_folder("foreign");
     assert_int_equal(mkdir(request.cache_dir, 0700), 0);
     assert_int_equal(chown(request.cache_dir, 65534, 65534), 0);
-    expect_refused(&request, STRATA_IO, "belongs to user 65534");
+    expect_refused(&request, STRATA_STATE, "belongs to user 65534");
   }
 }
 
