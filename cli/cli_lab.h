@@ -26,12 +26,13 @@ typedef struct cli_ceilings_args {
    "measure this machine's ceilings again, which are kept otherwise"},                   \
   {                                                                                      \
     0, "cache", "DIR", CLI_TEXT, offsetof(args, ceilings.cache), 0, 0, NULL,             \
-        "where the ceilings are kept (default ~/.cache/strata)"                          \
+        "where the ceilings are kept (default ~/.cache/strata/ceilings)"                          \
   }
 
-/* lab_ceilings_get with notes about what the user should know. */
-strata_status cli_lab_ceilings(st_pool *pool, st_cpu_level level, const cli_ceilings_args *args,
-                               lab_ceilings *out, strata_error *err);
+/* lab_ceilings_get for so many threads (0: one for each CPU) at cli_lab_level, with
+ * notes about what the user should know. */
+strata_status cli_lab_ceilings(const cli_ceilings_args *args, int32_t n_threads, lab_ceilings *out,
+                               strata_error *err);
 /* The line that says which machine and when. */
 void cli_lab_print_machine(const lab_ceilings *ceilings);
 void cli_lab_print_ceilings(const lab_ceilings *ceilings);

@@ -15,9 +15,15 @@ strata_status cli_lab_level(st_cpu_level *out, strata_error *err) {
   return STRATA_OK;
 }
 
-strata_status cli_lab_ceilings(st_pool *pool, st_cpu_level level, const cli_ceilings_args *args,
-                               lab_ceilings *out, strata_error *err) {
-  ST_TRY(lab_ceilings_get(pool, level, args->cache, args->fresh, out, err));
+strata_status cli_lab_ceilings(const cli_ceilings_args *args, int32_t n_threads, lab_ceilings *out,
+                               strata_error *err) {
+  st_cpu_level level;
+  st_pool *pool;
+  ST_TRY(cli_lab_level(&level, err));
+  ST_TRY(st_pool_new(n_threads ? n_threads : st_cpu_count(), &pool, err));
+  strata_status status = lab_ceilings_get(pool, level, args->cache, args->fresh, out, err);
+  st_pool_free(&pool);
+  if (status != STRATA_OK) return status;
   if (lab_ceilings_doubtful(out))
     cli_note("%d threads did %.2f times what one did: others seem to use the machine; these "
              "ceilings are not kept", out->n_threads, out->all.flops_per_s / out->one.flops_per_s);

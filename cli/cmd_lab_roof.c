@@ -42,6 +42,7 @@ static const cli_option roof_options[] = {
 typedef struct roof_job {
   const roof_args *args;
   cli_ids tokens;
+  lab_settings settings;
   st_pool *pool;
   lab_ceilings ceilings;
   st_kernel_set chosen;
@@ -84,14 +85,17 @@ static strata_status prepare(roof_job *job, const cli_words *words, strata_error
   const roof_args *args = job->args;
   st_cpu_level level;
   ST_TRY(cli_lab_level(&level, err));
+  st_kernel_set_choose(&job->chosen, level);
   ST_TRY(pick_ops(job, words, err));
   ST_TRY(cli_ids_parse(&job->tokens, args->tokens, "--T", 1, 1 << 20, err));
   if (job->tokens.n < 1 || job->tokens.n > LAB_ROOF_ROWS_MAX)
     ST_FAIL(err, ARG, "--T: %zu numbers: 1 to %d expected", job->tokens.n, LAB_ROOF_ROWS_MAX);
-  st_kernel_set_choose(&job->chosen, level);
   if (args->variant) ST_TRY(find_variant(job, err));
-  ST_TRY(st_pool_new(args->threads ? args->threads : st_cpu_count(), &job->pool, err));
-  return cli_lab_ceilings(job->pool, level, &args->ceilings, &job->ceilings, err);
+  if (args->set) ST_TRY(lab_settings_parse(&job->settings, args->set, err));
+  for (int op = 0; op < ST_OPS; op++)
+    if (job->ops[op]) ST_TRY(lab_settings_check(&job->settings, st_kreg_op((st_op)op), err));
+  ST_TRY(cli_lab_ceilings(&args->ceilings, args->threads, &job->ceilings, err));
+  return st_pool_new(job->ceilings.n_threads, &job->pool, err);
 }
 
 /* ---- any op ------------------------------------------------------------------------ */
@@ -128,7 +132,7 @@ static strata_status time_op(roof_job *job, st_op op, strata_error *err) {
   int32_t n;
   const lab_roof_request request = {.op = st_kreg_op(op), .kernel = job->chosen.kernel[op],
                                     .tokens = job->tokens.items, .n_tokens = (int32_t)job->tokens.n,
-                                    .set = args->set, .warm = args->warm};
+                                    .settings = job->settings, .warm = args->warm};
   ST_TRY(lab_roof_op(job->pool, &job->ceilings, &request, args->rounds, rows, &n, err));
   for (int32_t i = 0; i < n; i++) {
     if (args->json) json_array_append_new(job->rows, row_json(&rows[i]));

@@ -164,13 +164,15 @@ out:
 strata_status lab_ceilings_get(st_pool *pool, st_cpu_level level, const char *directory, bool fresh,
                                lab_ceilings *out, strata_error *err) {
   strata_status status = STRATA_OK;
-  char *home = NULL, *path = NULL, name[32];
+  char *home = NULL, *own = NULL, *path = NULL, name[32];
   *out = (lab_ceilings){.level = level, .n_threads = st_pool_threads(pool)};
   st_machine_get(&out->machine);
   ST_TRY(identify(out, err));
   snprintf(name, sizeof name, "ceilings-%.16s.json", out->id);
   /* A user without a home has ceilings too; they are not kept. */
-  if (!directory && st_cache_path(&home, NULL) == STRATA_OK) directory = home;
+  if (!directory && st_dir_home(&home, NULL) == STRATA_OK &&
+      st_path_join(&own, home, ".cache/strata/ceilings", NULL) == STRATA_OK)
+    directory = own;
   if (directory) ST_TRY_OUT(st_path_join(&path, directory, name, err));
   out->kept = path && !fresh && load(out, path);
   if (out->kept) goto out;
@@ -178,6 +180,7 @@ strata_status lab_ceilings_get(st_pool *pool, st_cpu_level level, const char *di
   out->kept = path && !lab_ceilings_doubtful(out) && keep(out, directory, path, NULL) == STRATA_OK;
 out:
   st_free(home);
+  st_free(own);
   st_free(path);
   return status;
 }

@@ -33,8 +33,8 @@ typedef struct lab_ceilings {
 } lab_ceilings;
 
 
-/* The ceilings for a pool's threads at a level: those kept in directory (NULL: the
- * user's cache) by this machine, level and thread count, or, if there are none or
+/* The ceilings for a pool's threads at a level: those kept in directory (NULL:
+ * .cache/strata/ceilings in the user's home folder) by this machine, level and thread count, or, if there are none or
  * fresh is set, measured now (some seconds) and kept. A file that does not fit is
  * measured anew. kept stays false if the file cannot be written, or for doubtful
  * ceilings, which would be wrong for ever. */

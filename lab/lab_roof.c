@@ -7,10 +7,9 @@
 
 #include "core/st_mem.h"
 #include "lab/lab_case.h"
-#include "lab/lab_params.h"
 #include "os/st_process.h"
 
-enum { SETS_MAX = 64, WARM_CALLS_MAX = 256, ARGS_BYTES_MAX = 1024 };
+enum { SETS_MAX = 64, WARM_CALLS_MAX = 256 };
 static const double SETS_BYTES_MAX = 512e6, WARM_BATCH_SECONDS = 5e-4;
 
 /* Reading it drives everything else out of the caches. */
@@ -64,13 +63,12 @@ static strata_status evictor_init(evictor *e, const lab_rates *rates, strata_err
 
 /* ---- a job's buffers ------------------------------------------------------------ */
 
-/* The shape of a row: the released one, then T, then what the user sets. */
-static strata_status shape_of(const lab_roof_request *q, int32_t T, void *shape, strata_error *err) {
-  if (!q->op->released || q->op->args_bytes > ARGS_BYTES_MAX)
-    ST_FAIL(err, UNSUPPORTED, "lab roof: %s: an op that names its released shape expected", q->op->name);
-  memcpy(shape, q->op->released, q->op->args_bytes);
-  if (lab_params_has(q->op, shape, "T")) ST_TRY(lab_params_set(q->op, shape, "T", T, err));
-  return q->set ? lab_params_parse(q->op, shape, q->set, err) : STRATA_OK;
+/* The shape of a row: the released one with T and what the user sets. */
+static strata_status shape_of(const lab_roof_request *q, int32_t T, lab_args *out, strata_error *err) {
+  lab_settings settings = q->settings;
+  ST_TRY(lab_settings_check(&settings, q->op, err));
+  ST_TRY(lab_settings_put(&settings, "T", T, err));
+  return lab_args_make(q->op, &settings, out, err);
 }
 
 static int32_t sets_wanted(const job *j, const lab_rates *rates, double bytes) {
@@ -81,26 +79,23 @@ static int32_t sets_wanted(const job *j, const lab_rates *rates, double bytes) {
 
 static strata_status job_init(job *j, st_pool *pool, const lab_ceilings *c, const lab_roof_request *q,
                               int32_t T, strata_error *err) {
-  void *shape;
+  lab_args shape;
   int32_t threads = st_pool_threads(pool), wanted = 1;
-  ST_TRY(st_calloc(&shape, 1, ARGS_BYTES_MAX, "a shape", err));
-  strata_status status = shape_of(q, T, shape, err);
-  while (status == STRATA_OK && j->n_sets < wanted) {
+  ST_TRY(shape_of(q, T, &shape, err));
+  while (j->n_sets < wanted) {
     lab_case *set = &j->sets[j->n_sets];
-    status = lab_case_init(set, q->op, shape, (lab_fill){.seed = (uint64_t)j->n_sets + 1}, err);
-    if (status != STRATA_OK) break;
+    ST_TRY(lab_case_init(set, q->op, shape.bytes, (lab_fill){.seed = (uint64_t)j->n_sets + 1}, err));
     j->calls[j->n_sets] = (st_call){q->kernel, set->args, T > 1 ? 4 * threads : threads, 0, -1};
     if (j->n_sets++ == 0) {
       q->op->work(set->args, &j->row->work);
       if (!q->warm) wanted = sets_wanted(j, &c->all, case_bytes(set));
     }
   }
-  st_free(shape);
   j->n_calls = j->n_sets;
   double all = touched_bytes(&j->row->work) * j->n_sets;
   j->evict = !q->warm && all < cold_bytes(&c->all);
   j->row->floor = lab_floor_of(&c->all, &j->row->work, q->warm ? all : INFINITY);
-  return status;
+  return STRATA_OK;
 }
 
 static void job_release(job *j) {
@@ -157,7 +152,7 @@ strata_status lab_roof_op(st_pool *pool, const lab_ceilings *ceilings, const lab
   ST_TRY_OUT(evictor_init(&e, &ceilings->all, err));
   ST_TRY_OUT(st_calloc(&memory, (size_t)q->n_tokens, sizeof *jobs, "the timings", err));
   jobs = memory;
-  const bool has_tokens = q->op->released && lab_params_has(q->op, q->op->released, "T");
+  const bool has_tokens = lab_op_has_param(q->op, "T");
   int32_t n = has_tokens ? q->n_tokens : 1;
   for (int32_t i = 0; i < n; ++i) {
     int32_t T = has_tokens ? q->tokens[i] : 1;

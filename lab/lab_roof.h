@@ -5,6 +5,7 @@
 
 #include "kreg/st_kreg.h"
 #include "lab/lab_ceilings.h"
+#include "lab/lab_shape.h"
 
 enum { LAB_ROUNDS_MAX = 101 };
 
@@ -15,7 +16,7 @@ typedef struct lab_roof_request {
   const stk_kernel *kernel;
   const int32_t *tokens; /* a row for each; an op of one token has one row */
   int32_t n_tokens;
-  const char *set; /* further parameters, "Hk=4,Hv=8" */
+  lab_settings settings; /* of other sizes than the released ones */
   /* Cold: the data of a call come from main memory. Warm: one call's data again and
    * again, from the cache that holds them. */
   bool warm;
@@ -34,8 +35,8 @@ typedef struct lab_roof_row {
 enum { LAB_ROOF_ROWS_MAX = 16 };
 
 /* Times a request's rows in n_rounds rounds in which every row runs once, so that a
- * disturbance hits all alike. The shape is the op's released one. UNSUPPORTED for a
- * shape that the op refuses, or if the op has none. */
+ * disturbance hits all alike. ARG for a setting that the op does not know; UNSUPPORTED
+ * for a shape that it refuses, or if it has no released one. */
 strata_status lab_roof_op(st_pool *pool, const lab_ceilings *ceilings, const lab_roof_request *request,
                           int32_t n_rounds, lab_roof_row rows[LAB_ROOF_ROWS_MAX], int32_t *n_rows,
                           strata_error *err);

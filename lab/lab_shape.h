@@ -29,12 +29,14 @@ typedef struct lab_settings {
 /* Adds a setting, or replaces the one of that name. LIMIT: too many. */
 strata_status lab_settings_put(lab_settings *settings, const char *name, int32_t value,
                                strata_error *err);
-/* Parses "k=v". ARG, naming the text. */
+/* Parses "k=v" or a list of these, separated by commas. ARG, naming the text. */
 strata_status lab_settings_parse(lab_settings *settings, const char *text, strata_error *err);
 /* "T=512 f32=0"; empty for no setting. */
 void lab_settings_text(const lab_settings *settings, char *text, size_t n_bytes);
 
 bool lab_op_has_param(const stk_op *op, const char *name);
+/* ARG, with the names that the op has, unless it has all those of the settings. */
+strata_status lab_settings_check(const lab_settings *settings, const stk_op *op, strata_error *err);
 
 /* The op's released shape with those of the settings that it has. UNSUPPORTED if the
  * op has no released shape, or with its own words if it refuses the sizes. */

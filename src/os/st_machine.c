@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "os/st_cpu.h"
-#include "os/st_file.h"
 
 /* ---- the CPU ------------------------------------------------------------------ */
 

@@ -1,8 +1,8 @@
-/* The machine as its owner would name it. */
+/* The machine as its owner would name it: its CPU and its caches. */
 #ifndef ST_MACHINE_H
 #define ST_MACHINE_H
 
-#include "core/st_error.h"
+#include <stdint.h>
 
 typedef struct st_cache {
   int64_t n_bytes;   /* 0: there is none, or it is not known */

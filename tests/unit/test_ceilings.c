@@ -7,13 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/st_mem.h"
-#include "gdn_post/gdn_post.h"
 #include "lab/lab_ceilings.h"
-#include "lab/lab_params.h"
+#include "lab/lab_shape.h"
 #include "linear/linear.h"
 #include "os/st_dir.h"
 #include "os/st_file.h"
@@ -136,24 +134,24 @@ static void test_dir_make_private(void **state) {
 
 /* ---- parameters ---------------------------------------------------------------- */
 
-static void test_params(void **state) {
-  stk_linear_args args = *(const stk_linear_args *)stk_linear_op.released;
+static void test_settings(void **state) {
+  lab_settings settings = {0};
+  lab_args args;
   (void)state;
-  assert_int_equal(lab_params_parse(&stk_linear_op, &args, "", &err), STRATA_OK);
-  assert_int_equal(lab_params_parse(&stk_linear_op, &args, "T=3,K=64,N1=7", &err), STRATA_OK);
-  assert_int_equal(args.n_tokens, 3);
-  assert_int_equal(args.x_stride, 64);
-  assert_int_equal(args.out[3].w.n_cols, 64);
-  assert_int_equal(args.out[1].y_stride, 7);
-  assert_null(stk_linear_op.check(&args));
-  assert_true(lab_params_has(&stk_linear_op, &args, "N3"));
-  assert_false(lab_params_has(&stk_linear_op, &args, "N4"));
-  static const char *const wrong[] = {"N", "N0", "N0=", "N0=x", "=3", "X=1", "K=-1", "K=1 ", ",", "K=99999999999", "K=1,,T=2"};
+  assert_int_equal(lab_settings_parse(&settings, "T=3,K=64,N1=7", &err), STRATA_OK);
+  assert_int_equal(lab_settings_check(&settings, &stk_linear_op, &err), STRATA_OK);
+  assert_int_equal(lab_args_make(&stk_linear_op, &settings, &args, &err), STRATA_OK);
+  const stk_linear_args *made = (const void *)args.bytes;
+  assert_int_equal(made->n_tokens, 3);
+  assert_int_equal(made->x_stride, 64);
+  assert_int_equal(made->out[3].w.n_cols, 64);
+  assert_int_equal(made->out[1].y_stride, 7);
+  assert_int_equal(lab_settings_put(&settings, "N4", 1, &err), STRATA_OK);
+  assert_int_equal(lab_settings_check(&settings, &stk_linear_op, &err), STRATA_ARG);
+  assert_non_null(strstr(err.message, "N0, N1, N2, N3"));
+  static const char *const wrong[] = {"", "N", "N0", "N0=", "N0=x", "=3", "K=1 ", ",", "K=1,", "K=99999999999", "K=1,,T=2"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i)
-    if (lab_params_parse(&stk_linear_op, &args, wrong[i], &err) != STRATA_ARG) fail_msg("'%s' was taken", wrong[i]);
-  stk_gdn_post_args post = *(const stk_gdn_post_args *)stk_gdn_post_op.released;
-  assert_int_equal(lab_params_set(&stk_gdn_post_op, &post, "f32", 2, &err), STRATA_ARG);
-  assert_int_equal(lab_params_set(&stk_gdn_post_op, &post, "f32", 1, &err), STRATA_OK);
+    if (lab_settings_parse(&settings, wrong[i], &err) != STRATA_ARG) fail_msg("'%s' was taken", wrong[i]);
 }
 
 static int make_directory(void **state) {
@@ -171,7 +169,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_floor),           cmocka_unit_test(test_missing_level),
       cmocka_unit_test(test_doubtful),        cmocka_unit_test(test_keeping),
-      cmocka_unit_test(test_dir_make_private), cmocka_unit_test(test_params),
+      cmocka_unit_test(test_dir_make_private),
+      cmocka_unit_test(test_settings),
   };
   return cmocka_run_group_tests_name("ceilings", tests, make_directory, remove_directory);
 }
