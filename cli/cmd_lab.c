@@ -2,11 +2,12 @@
  * this one. */
 #include "cli_lab.h"
 
-static const cli_command *const lab_commands[] = {&cmd_lab_list, &cmd_lab_check, &cmd_lab_roof, NULL};
+static const cli_command *const lab_commands[] = {&cmd_lab_list, &cmd_lab_check, &cmd_lab_roof,
+                                                  &cmd_lab_profile, NULL};
 
 const cli_command cmd_lab = {
     .name = "lab",
     .summary = "list, check and measure kernels",
     .usage = "COMMAND [options]",
-    .details = "The kernel laboratory. It needs no model.",
+    .details = "The kernel laboratory. Only profile needs a model.",
     .subcommands = lab_commands};

@@ -193,13 +193,34 @@ lab_memory lab_memory_of(const lab_rates *rates, double working_set_bytes) {
   return (lab_memory)m;
 }
 
-lab_floor lab_floor_of(const lab_rates *rates, const stk_work *work, double working_set_bytes) {
-  lab_floor floor = {.memory = lab_memory_of(rates, working_set_bytes)};
-  const double *rate = rates->bytes_per_s[floor.memory];
-  floor.compute_s = work->flops / rates->flops_per_s;
-  floor.memory_s = work->weight_bytes / rate[ST_TRAFFIC_READ] +
-                   work->state_bytes / fmax(rate[ST_TRAFFIC_READ], rate[ST_TRAFFIC_UPDATE]) +
-                   work->io_bytes / fmax(rate[ST_TRAFFIC_READ], rate[ST_TRAFFIC_COPY]);
+/* Seconds for all bytes of some work at one level. */
+static double memory_seconds(const double *rate, const stk_work *work) {
+  return work->weight_bytes / rate[ST_TRAFFIC_READ] +
+         work->state_bytes / fmax(rate[ST_TRAFFIC_READ], rate[ST_TRAFFIC_UPDATE]) +
+         work->io_bytes / fmax(rate[ST_TRAFFIC_READ], rate[ST_TRAFFIC_COPY]);
+}
+
+lab_floor lab_floor_split(const lab_rates *rates, const stk_work *near, double near_bytes,
+                          const stk_work *far, double far_bytes) {
+  const lab_memory here = lab_memory_of(rates, near_bytes), there = lab_memory_of(rates, far_bytes);
+  const double far_s = memory_seconds(rates->bytes_per_s[there], far);
+  const double near_s = memory_seconds(rates->bytes_per_s[here], near) +
+                        memory_seconds(rates->bytes_per_s[here], far);
+  lab_floor floor = {.compute_s = (near->flops + far->flops) / rates->flops_per_s,
+                     .memory_s = fmax(near_s, far_s),
+                     .memory = near_s >= far_s ? here : there};
   floor.seconds = fmax(floor.compute_s, floor.memory_s);
   return floor;
+}
+
+lab_floor lab_floor_of(const lab_rates *rates, const stk_work *work, double working_set_bytes) {
+  return lab_floor_split(rates, work, working_set_bytes, &(stk_work){0}, 0);
+}
+
+strata_status lab_rates_refine(st_pool *pool, st_cpu_level level, int64_t working_set_bytes,
+                               lab_rates *rates, strata_error *err) {
+  double *rate = rates->bytes_per_s[lab_memory_of(rates, (double)working_set_bytes)];
+  if (working_set_bytes < 1 || working_set_bytes > 1024 * MIB) return STRATA_OK;
+  ST_TRY(st_roof_memory(pool, level, ST_TRAFFIC_READ, working_set_bytes, &rate[ST_TRAFFIC_READ], err));
+  return st_roof_memory(pool, level, ST_TRAFFIC_UPDATE, working_set_bytes, &rate[ST_TRAFFIC_UPDATE], err);
 }

@@ -61,4 +61,16 @@ typedef struct lab_floor {
  * updating in place, inputs and outputs at that for reading or copying. */
 lab_floor lab_floor_of(const lab_rates *rates, const stk_work *work, double working_set_bytes);
 
+/* The same when some of the bytes come from further away: near from the level that
+ * holds near_bytes, far from the one that holds far_bytes. What comes from far also
+ * goes through the near one. */
+lab_floor lab_floor_split(const lab_rates *rates, const stk_work *near, double near_bytes,
+                          const stk_work *far, double far_bytes);
+
+/* Puts the read and update rates of just this working set in the place of those of
+ * the level that holds it: near the size of a cache they are neither the cache's nor
+ * the memory's. Nothing changes beyond 1 GiB. */
+strata_status lab_rates_refine(st_pool *pool, st_cpu_level level, int64_t working_set_bytes,
+                               lab_rates *rates, strata_error *err);
+
 #endif

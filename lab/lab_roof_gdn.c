@@ -2,7 +2,6 @@
  * layers taken in turn, against the machine's ceilings. */
 #include "lab/lab_roof.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,9 +130,8 @@ static double floor_of(bench *b, const job *j, const lab_rates *rates) {
     st_kreg_op((st_op)st_kreg_op_by_name(c.list[i].kernel->op))->work(c.list[i].args, &near);
     stk_work far = {.state_bytes = j->cold ? near.state_bytes : 0};
     near.state_bytes -= far.state_bytes;
-    lab_floor here = lab_floor_of(rates, &near, near.weight_bytes + near.state_bytes + near.io_bytes);
-    double memory_s = here.memory_s + lab_floor_of(rates, &far, states_bytes).memory_s;
-    seconds += fmax(here.compute_s, memory_s);
+    const double near_bytes = near.weight_bytes + near.state_bytes + near.io_bytes;
+    seconds += lab_floor_split(rates, &near, near_bytes, &far, far.state_bytes > 0 ? states_bytes : 0).seconds;
   }
   return seconds;
 }

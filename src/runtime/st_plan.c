@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/st_mem.h"
+#include "os/st_process.h"
 
 enum { PARTS_A_THREAD = 4 };
 
@@ -43,6 +44,7 @@ strata_status st_plan_add(st_plan *plan, st_op op, const void *args, int32_t n_t
 
 static void observe(void *user, const st_call *call, double seconds) {
   st_plan *plan = user;
+  if (plan->seconds) plan->seconds[call - plan->calls] = seconds;
   if (plan->profile) {
     st_op_profile *row = &plan->profile[call->tag];
     ++row->calls;
@@ -53,6 +55,8 @@ static void observe(void *user, const st_call *call, double seconds) {
 }
 
 void st_plan_run(st_plan *plan, st_pool *pool) {
-  bool observed = plan->profile || plan->watch;
+  bool observed = plan->profile || plan->watch || plan->seconds;
+  double begin = plan->seconds ? st_clock_seconds() : 0;
   st_pool_run(pool, plan->calls, plan->n_calls, observed ? observe : NULL, plan);
+  if (plan->seconds) plan->run_seconds += st_clock_seconds() - begin;
 }

@@ -22,6 +22,10 @@ typedef struct st_plan {
   st_call *calls;   /* [capacity] */
   uint8_t *args;    /* [capacity][ST_PLAN_ARGS_MAX] */
   st_op_profile *profile; /* [ST_OPS], or NULL when nobody counts */
+  /* For the laboratory: [capacity], what each call of the last run took, or NULL;
+   * and, with it, the wall time of all runs together. */
+  double *seconds;
+  double run_seconds;
   /* For tests: sees each call after it ran, with its args. May be NULL. */
   void (*watch)(void *user, const st_call *call);
   void *watch_user;

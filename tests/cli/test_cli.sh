@@ -576,11 +576,11 @@ case_lab_commands() {
   run lab --rounds 3; expect_error 2 "unknown command: lab --rounds"
   run lab --help
   expect_rc 0
-  for command in list check roof; do expect_in out "  $command "; done
+  for command in list check roof profile; do expect_in out "  $command "; done
   cp out by_option
   run help lab
   cmp -s out by_option || fail "'help lab' and 'lab --help' differ"
-  for command in list check roof; do
+  for command in list check roof profile; do
     run lab $command --help
     expect_rc 0
     expect_in out "usage: strata lab $command"
@@ -623,6 +623,31 @@ case_lab_roof_refuses() {
   run lab roof hc_mix --threads 1 --set H=0 --cache cache
   expect_rc 2
   expect_in err "hc_mix: n_tokens, n_streams, hidden"
+}
+
+case_lab_profile() {
+  need jq || return
+  run lab profile -m "$model" -p "$prompt" -n 3 --threads 1 --cache cache --json
+  expect_rc 0
+  expect_quiet
+  expect_json '.machine.threads == 1 and .decode.tokens == 3 and .decode.passes == 3'
+  expect_json '[.prefill, .decode] | all(.[]; (.kernels | map(.seconds) | add) as $sum |
+    $sum > 0.999 * .kernel_seconds and $sum < 1.001 * .kernel_seconds and
+    .kernel_seconds <= .pass_seconds and .pass_seconds <= .seconds)'
+  expect_json 'all(.decode.kernels[]; .calls > 0 and .floor_seconds >= 0 and .io_bytes > 0)'
+  run lab profile -m "$model" --tokens 7 -n 0 --threads 1 --cache cache
+  expect_rc 0
+  expect_in out "prefill: 7 tokens in 1 passes"
+  expect_in out "all kernels"
+  if grep -q '^decode' out; then fail "a decode of no tokens is shown"; fi
+}
+case_lab_profile_refuses() {
+  run lab profile -m "$model" --tokens 7 -p a; expect_error 2 "prompt: given 2 times"
+  run lab profile -m "$model" a; expect_error 2 "unexpected argument: a"
+  run lab profile -m "$model" --tokens 0; expect_error 2 "--tokens: 0"
+  run lab profile -m "$model" -p "" --cache cache; expect_error 2 "prompt: 0 tokens"
+  run lab profile -m "$model" --tokens 2000000000; expect_error 1 "prompt: 2000000000 tokens"
+  run lab profile -m nosuch; expect_error 1 "nosuch"
 }
 
 case_broken_pipe() {
