@@ -7,7 +7,7 @@
 #include "cli_args.h"
 #include "lab/lab_ceilings.h"
 
-extern const cli_command cmd_lab_list, cmd_lab_check, cmd_lab_roof, cmd_lab_profile;
+extern const cli_command cmd_lab_list, cmd_lab_check, cmd_lab_roof, cmd_lab_profile, cmd_lab_verify;
 
 /* ---- the machine --------------------------------------------------------------- */
 

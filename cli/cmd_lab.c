@@ -3,7 +3,7 @@
 #include "cli_lab.h"
 
 static const cli_command *const lab_commands[] = {&cmd_lab_list, &cmd_lab_check, &cmd_lab_roof,
-                                                  &cmd_lab_profile, NULL};
+                                                  &cmd_lab_profile, &cmd_lab_verify, NULL};
 
 const cli_command cmd_lab = {
     .name = "lab",

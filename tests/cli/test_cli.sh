@@ -15,6 +15,7 @@ if [ $# -ne 1 ] || [ ! -x "$1" ]; then
 fi
 strata=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 model=$(cd "$(dirname "$0")/../../models/strata-tiny" && pwd)
+reports=$(cd "$(dirname "$0")/../fuzz/corpus/report" && pwd)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -568,6 +569,18 @@ case_lab_check() {
   tail -n 1 out | grep -q '^ALL PASS \([0-9]*\)/\1$' || fail "the last line is '$(tail -n 1 out)'"
   run lab check nosuch; expect_error 2 "lab check: nosuch"
 }
+case_lab_verify() {
+  mkdir -p edited
+  cp "$reports/edited" edited/report.json
+  run lab verify edited
+  expect_rc 1
+  expect_in out "EDITED: base/gdn_pre.c is missing"
+  expect_in out "EDITED: verdict is faster: its parts give no verdict"
+  expect_in out "EDITED: report.html is missing"
+  ! grep -q VERIFIED out || fail "verified: $(cat out)"
+  run lab verify .; expect_error 2 "no readable report.json"
+  run lab verify; expect_error 2 "the directory of a report expected"
+}
 case_lab_commands() {
   run lab; expect_error 2 "strata lab --help"
   run lab nosuch; expect_error 2 "unknown command: lab nosuch"
@@ -576,11 +589,11 @@ case_lab_commands() {
   run lab --rounds 3; expect_error 2 "unknown command: lab --rounds"
   run lab --help
   expect_rc 0
-  for command in list check roof profile; do expect_in out "  $command "; done
+  for command in list check roof profile verify; do expect_in out "  $command "; done
   cp out by_option
   run help lab
   cmp -s out by_option || fail "'help lab' and 'lab --help' differ"
-  for command in list check roof profile; do
+  for command in list check roof profile verify; do
     run lab $command --help
     expect_rc 0
     expect_in out "usage: strata lab $command"
