@@ -170,8 +170,8 @@ strata_status lab_ceilings_get(st_pool *pool, st_cpu_level level, const char *di
   ST_TRY(identify(out, err));
   snprintf(name, sizeof name, "ceilings-%.16s.json", out->id);
   /* A user without a home has ceilings too; they are not kept. */
-  if (!directory && st_dir_home(&home, NULL) == STRATA_OK &&
-      st_path_join(&own, home, ".cache/strata/ceilings", NULL) == STRATA_OK)
+  if (!directory && st_cache_path(&home, NULL) == STRATA_OK &&
+      st_path_join(&own, home, "ceilings", NULL) == STRATA_OK)
     directory = own;
   if (directory) ST_TRY_OUT(st_path_join(&path, directory, name, err));
   out->kept = path && !fresh && load(out, path);
