@@ -10,6 +10,9 @@
 
 #if defined(__x86_64__)
 #define RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+/* Most cores ignore the hint yield; this one they wait for. */
+#define RELAX() __asm__ volatile("isb")
 #else
 #define RELAX() ((void)0)
 #endif
