@@ -4,8 +4,8 @@
 # and `make check` install what is missing and then call make again.
 #
 # Sources are found by wildcard. A kernel source kernels/<op>/<op>*.c names the
-# CPU levels it is built for in its first comment ("isa: scalar avx2 avx512"), and
-# in the next line flags of its own ("flags: -O3"), both read by src/kload too;
+# CPU levels it is built for in its first comment ("isa: scalar avx2 avx512 neon"),
+# and in the next line flags of its own ("flags: -O3"), both read by src/kload too;
 # oracles (*_oracle.c) are built once, plainly. Objects, the library and the
 # program go to build/ (BUILD=dir for another).
 
@@ -42,9 +42,11 @@ PKG_LIBS   = $(shell pkg-config --libs $(PACKAGES)) -lpthread -lm
 # ---- CPU levels --------------------------------------------------------------
 ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 LEVELS_x86_64 := scalar avx2 avx512
+LEVELS_aarch64 := scalar neon
 LEVELS := $(or $(LEVELS_$(ARCH)),scalar)
 FLAGS_scalar :=
 FLAGS_avx2   := -mavx2 -mfma -mf16c
+FLAGS_neon   :=
 FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
 
 # ---- sources -----------------------------------------------------------------
@@ -206,7 +208,7 @@ help:
 	@echo 'make             build the program and the libraries in $(BUILD)/'
 	@echo 'make demo        set up, build, and let the shipped model write and remember'
 	@echo 'make check       set up, build, and run the tests (about 3 minutes)'
-	@echo 'make check-full  and with sanitizers, at each CPU level, all floats, fuzzers'
+	@echo 'make check-full  and with sanitizers, at each CPU level, for aarch64, all floats, fuzzers'
 	@echo 'make check-gpu   test the GPU kernels'
 	@echo 'make fuzz        only the fuzzers, T=20 seconds each'
 	@echo 'make install     to PREFIX=/usr/local, below DESTDIR if given; make uninstall'

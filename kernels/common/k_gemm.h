@@ -25,12 +25,17 @@ enum {
   K_SEGMENT = 256,
 #if defined(STK_LEVEL_avx512)
   K_MR = 12, /* 24 accumulators, 2 weight vectors, 1 broadcast: 27 of 32 registers */
+  K_NV = 2,
 #elif defined(STK_LEVEL_avx2)
   K_MR = 6, /* 12 accumulators of 16 registers */
+  K_NV = 2,
+#elif defined(STK_LEVEL_neon)
+  K_MR = 5, /* 20 accumulators, 4 weight vectors, 5 broadcasts: 29 of 32 registers */
+  K_NV = 4,
 #else
   K_MR = 4,
-#endif
   K_NV = 2,
+#endif
   K_NR = K_NV * VW,     /* weight rows of a panel */
   K_NR_GROUP = 4 * K_NR /* rows whose panels share a copied tile of tokens */
 };
@@ -104,6 +109,24 @@ K_INLINE vf k_half_low(vi pair) {
   return _mm256_cvtph_ps(k_words(_mm256_and_si256(pair, _mm256_set1_epi32(0xffff))));
 }
 K_INLINE vf k_half_high(vi pair) { return _mm256_cvtph_ps(k_words(_mm256_srli_epi32(pair, 16))); }
+#elif defined(STK_LEVEL_neon)
+/* Transposes 4 rows of 4 dwords. */
+K_INLINE void k_transpose(int32x4_t r[4]) {
+  int64x2_t t[4];
+  K_UNROLL for (int i = 0; i < 4; i += 2) {
+    t[i] = vreinterpretq_s64_s32(vtrn1q_s32(r[i], r[i + 1]));
+    t[i + 1] = vreinterpretq_s64_s32(vtrn2q_s32(r[i], r[i + 1]));
+  }
+  K_UNROLL for (int i = 0; i < 2; ++i) {
+    r[i] = vreinterpretq_s32_s64(vtrn1q_s64(t[i], t[i + 2]));
+    r[i + 2] = vreinterpretq_s32_s64(vtrn2q_s64(t[i], t[i + 2]));
+  }
+}
+K_INLINE vi k_load_row(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+K_INLINE vf k_half_low(vi pair) { return vcvt_f32_f16(vreinterpret_f16_s16(vmovn_s32(pair))); }
+K_INLINE vf k_half_high(vi pair) {
+  return vcvt_f32_f16(vreinterpret_f16_s16(vshrn_n_s32(pair, 16)));
+}
 #endif
 
 /* Loads k_chunk(dtype) columns of VW weight rows and does USE(j, column) for

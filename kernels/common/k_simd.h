@@ -7,6 +7,7 @@
  *
  *   level    VW  type
  *   scalar    1  float
+ *   neon      4  float32x4_t
  *   avx2      8  __m256
  *   avx512   16  __m512
  *
@@ -112,6 +113,35 @@ K_INLINE void vi_store_i8(int8_t *p, vi a) {
   _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(words, words));
 }
 K_INLINE uint32_t vm_bits(vm m) { return (uint32_t)_mm256_movemask_ps(m); }
+
+#elif defined(STK_LEVEL_neon)
+
+#include <arm_neon.h>
+#define VW 4
+typedef float32x4_t vf;
+typedef int32x4_t vi;
+typedef uint32x4_t vm;
+K_INLINE vf vf_load(const float *p) { return vld1q_f32(p); }
+K_INLINE void vf_store(float *p, vf a) { vst1q_f32(p, a); }
+K_INLINE vf vf_set1(float a) { return vdupq_n_f32(a); }
+K_INLINE vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
+K_INLINE vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
+K_INLINE vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
+K_INLINE vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
+K_INLINE vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
+K_INLINE vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
+K_INLINE vm vf_lt(vf a, vf b) { return vcltq_f32(a, b); }
+K_INLINE vf vf_select(vm m, vf a, vf b) { return vbslq_f32(m, a, b); }
+K_INLINE vi vi_set1(int32_t a) { return vdupq_n_s32(a); }
+K_INLINE vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
+K_INLINE vi vi_sub(vi a, vi b) { return vsubq_s32(a, b); }
+K_INLINE vi vi_and(vi a, vi b) { return vandq_s32(a, b); }
+#define vi_sll(a, n) vshlq_n_s32((a), (n))
+#define vi_sra(a, n) vshrq_n_s32((a), (n))
+K_INLINE vi vf_bits(vf a) { return vreinterpretq_s32_f32(a); }
+K_INLINE vf vi_float(vi a) { return vreinterpretq_f32_s32(a); }
+K_INLINE vf vi_convert(vi a) { return vcvtq_f32_s32(a); }
+K_INLINE void vf_store_half(uint16_t *p, vf a) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a))); }
 
 #elif defined(STK_LEVEL_scalar)
 

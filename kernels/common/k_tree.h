@@ -17,26 +17,31 @@ typedef struct k_lanes {
   vf v[K_TREE_VECTORS];
 } k_lanes;
 
+/* The first halvings, down to one vector. */
+K_INLINE vf k_lanes_fold(k_lanes a) {
+  K_UNROLL for (int half = K_TREE_VECTORS / 2; half; half /= 2)
+    K_UNROLL for (int i = 0; i < half; ++i) a.v[i] = vf_add(a.v[i], a.v[i + half]);
+  return a.v[0];
+}
+
 /* Sum of the 32 lanes by halves. */
 K_INLINE float k_lanes_sum(k_lanes a) {
+  vf v = k_lanes_fold(a);
 #if defined(STK_LEVEL_avx512)
-  __m512 v = _mm512_add_ps(a.v[0], a.v[1]);
   __m256 y = _mm256_add_ps(_mm512_castps512_ps256(v),
                            _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1)));
 #elif defined(STK_LEVEL_avx2)
-  __m256 y = _mm256_add_ps(_mm256_add_ps(a.v[0], a.v[2]), _mm256_add_ps(a.v[1], a.v[3]));
+  __m256 y = v;
 #endif
 #if defined(STK_LEVEL_avx512) || defined(STK_LEVEL_avx2)
   __m128 x = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
   x = _mm_add_ps(x, _mm_movehl_ps(x, x));
   x = _mm_add_ss(x, _mm_movehdup_ps(x));
   return _mm_cvtss_f32(x);
+#elif defined(STK_LEVEL_neon)
+  return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 #else
-  float lane[32];
-  for (int i = 0; i < K_TREE_VECTORS; ++i) vf_store(lane + i * VW, a.v[i]);
-  for (int half = 16; half; half /= 2)
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-  return lane[0];
+  return v;
 #endif
 }
 
@@ -49,13 +54,6 @@ K_INLINE float k_lanes_max(k_lanes a) {
   K_UNROLL for (int half = VW / 2; half; half /= 2)
     K_UNROLL for (int i = 0; i < half; ++i) lane[i] = lane[i + half] < lane[i] ? lane[i] : lane[i + half];
   return lane[0];
-}
-
-/* The first halvings, down to one vector. */
-K_INLINE vf k_lanes_fold(k_lanes a) {
-  K_UNROLL for (int half = K_TREE_VECTORS / 2; half; half /= 2)
-    K_UNROLL for (int i = 0; i < half; ++i) a.v[i] = vf_add(a.v[i], a.v[i + half]);
-  return a.v[0];
 }
 
 /* Lane i of the result is the sum by halves of the lanes of v[i]: VW sums for
@@ -87,6 +85,12 @@ K_INLINE vf k_sum_each(vf v[VW]) {
   vf sums = _mm256_add_ps(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
   /* 128-bit lane L holds the sums 2e + L, e = 0 .. 3. */
   return _mm256_permutevar8x32_ps(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+#elif defined(STK_LEVEL_neon)
+  vf a[2];
+  K_UNROLL for (int i = 0; i < 2; ++i)
+    a[i] = vaddq_f32(vcombine_f32(vget_low_f32(v[2 * i]), vget_low_f32(v[2 * i + 1])),
+                     vcombine_f32(vget_high_f32(v[2 * i]), vget_high_f32(v[2 * i + 1])));
+  return vpaddq_f32(a[0], a[1]);
 #else
   return v[0];
 #endif

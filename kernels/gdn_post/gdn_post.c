@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * gdn_post -- norm, gain and gate of a head in one pass after the squares. */
 #include "gdn_post/gdn_post.h"
 

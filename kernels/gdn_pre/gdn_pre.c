@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * gdn_pre -- a unit is a key head (its q and k channels) or a value head; a part's
  * heads of one kind go through the tokens together. Token by token over their
  * channels, not channel by channel over the tokens: rows of the projection are 40

@@ -1,4 +1,4 @@
-/* isa: avx2
+/* isa: avx2 neon
  * gdn_scan, c32: strips of 32 columns: eight sums a vector row do not all fit into 16 registers. */
 #define STRIP 32
 #define PAIRS 1

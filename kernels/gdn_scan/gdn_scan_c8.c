@@ -1,4 +1,4 @@
-/* isa: scalar avx2
+/* isa: scalar avx2 neon
  * gdn_scan, c8: strips of 8 columns. */
 #define STRIP 8
 #define PAIRS 1

@@ -1,4 +1,4 @@
-/* isa: avx2 avx512
+/* isa: avx2 avx512 neon
  * gdn_scan, one: every token makes its own pass over the state. */
 #define STRIP DEFAULT_STRIP
 #define PAIRS 0

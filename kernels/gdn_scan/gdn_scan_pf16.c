@@ -1,4 +1,4 @@
-/* isa: avx2 avx512
+/* isa: avx2 avx512 neon
  * gdn_scan, pf16: the state is asked for 16 rows ahead. */
 #define STRIP DEFAULT_STRIP
 #define PAIRS 1

@@ -3,8 +3,8 @@
  *
  * A source defines before it includes this:
  *   STRIP     columns worked on at once; a multiple of VW that divides 16, or a
- *             multiple of 16; DEFAULT_STRIP is two vectors, which with four sums
- *             and two deltas fill the registers
+ *             multiple of 16; DEFAULT_STRIP is two vectors, or four where there
+ *             are 32 small registers, which with four sums and two deltas fill them
  *   PAIRS     1: two tokens share a pass over the state where they can; 0: every
  *             token makes its own
  *   BLOCK     tokens after which a strip gives way to the head's next one; 0: a
@@ -17,7 +17,7 @@
 #ifndef STRIP_H_ONCE
 #define STRIP_H_ONCE
 
-#define DEFAULT_STRIP (VW == 1 ? 4 : 2 * VW)
+#define DEFAULT_STRIP (VW <= 4 ? 4 * VW : 2 * VW)
 
 /* Heads whose columns are not a multiple of STRIP end in strips of one tile. */
 enum {

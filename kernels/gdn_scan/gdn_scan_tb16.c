@@ -1,4 +1,4 @@
-/* isa: avx2 avx512
+/* isa: avx2 avx512 neon
  * gdn_scan, tb16: blocks of 16 tokens, each through all strips of a part. */
 #define STRIP DEFAULT_STRIP
 #define PAIRS 1

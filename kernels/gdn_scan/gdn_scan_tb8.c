@@ -1,4 +1,4 @@
-/* isa: avx2 avx512
+/* isa: avx2 avx512 neon
  * gdn_scan, tb8: blocks of 8 tokens, each through all strips of a part. */
 #define STRIP DEFAULT_STRIP
 #define PAIRS 1

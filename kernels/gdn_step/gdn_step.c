@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * gdn_step -- the strips of gdn_scan, one after the other through the state, each
  * asking for the rows of the next. */
 #define STRIP DEFAULT_STRIP

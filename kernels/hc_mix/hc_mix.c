@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * hc_mix -- element by element. */
 #include "hc_mix/hc_mix.h"
 

@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * hc_norm -- a row of one stream stays in the first-level cache for its three
  * passes: write, squares, scale. */
 #include "hc_norm/hc_norm.h"

@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * linear -- weights transposed in registers, see common/k_gemm.h. */
 #include "linear/linear.h"
 

@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * moe_down -- a part owns columns of y and adds the experts to them one after
  * the other, in ascending id. */
 #include "moe_down/moe_down.h"

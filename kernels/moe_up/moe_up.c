@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * moe_up -- one token: matrix times vector, expert by expert. Several: for each
  * expert, its tokens are gathered and a panel of gate and up rows is multiplied
  * with all of them. */

@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * ple_conv -- a run of channels at a time goes through all tokens. */
 #include "ple_conv/ple_conv.h"
 

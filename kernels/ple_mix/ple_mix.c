@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * ple_mix -- gv and nv hold the normalised key and query of their row until they
  * are written. */
 #include "ple_mix/ple_mix.h"

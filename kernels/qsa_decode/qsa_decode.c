@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * qsa_decode -- a unit of work is one split of a token's list for up to 12 heads of
  * one kv head; its sums go where qsa_merge finds them. */
 #include "qsa_decode/qsa_decode.h"

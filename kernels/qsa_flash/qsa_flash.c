@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * qsa_flash -- a unit of work is up to 12 heads of one kv head for one sparse token
  * or up to four neighbouring dense ones, which go through the same tiles. Each tile
  * is staged once a unit; splits are merged as soon as they are done. */

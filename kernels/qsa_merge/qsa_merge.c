@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * qsa_merge -- head by head; a head's sums are a few KiB. */
 #include "qsa_merge/qsa_merge.h"
 

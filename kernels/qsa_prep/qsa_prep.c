@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * qsa_prep -- token by token; blocks of index keys by the part that has their
  * last token, except what touches open_keys, which is the last part's. */
 #include "qsa_prep/qsa_prep.h"

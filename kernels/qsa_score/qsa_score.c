@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * qsa_score -- VW block keys meet one index query at a time, so their VW sums are
  * reduced together and the query stays in registers; the keys, at most 16 KiB, stay
  * in the first-level cache for all heads and tokens. */

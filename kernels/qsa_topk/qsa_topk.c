@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * qsa_topk -- bisection on the bits of the scores. A float and the integer with its
  * bits have the same order (negative ones turned round), so at most 32 counts of
  * the scores above a value find the last selected one; once few candidates are

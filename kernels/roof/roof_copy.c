@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * roof_copy -- plain stores: a line that is written is first read, as in kernels. */
 #include "common/k_simd.h"
 #include "roof/roof.h"

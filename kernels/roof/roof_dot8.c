@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * roof_dot8 -- an unsigned byte times a signed one. The levels have no instruction
  * for the whole (they do without VNNI): pairs of products are added in 16 bits,
  * pairs of those in 32. */
@@ -27,6 +27,21 @@ K_INLINE lanes dot(lanes sum, lanes x, lanes w) {
   return _mm256_add_epi32(sum, pairs);
 }
 K_INLINE int32_t first(lanes x) { return _mm256_extract_epi32(x, 0); }
+#elif defined(STK_LEVEL_neon)
+enum { BYTES = 16 };
+typedef int32x4_t lanes;
+K_INLINE lanes load(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+K_INLINE lanes zero(void) { return vdupq_n_s32(0); }
+K_INLINE lanes weights(int i) { return vreinterpretq_s32_s8(vdupq_n_s8((int8_t)(3 * i - 4))); }
+K_INLINE lanes dot(lanes sum, lanes x, lanes w) {
+  const uint8x16_t u = vreinterpretq_u8_s32(x);
+  const int16x8_t s = vmovl_s8(vget_low_s8(vreinterpretq_s8_s32(w)));
+  const int16x8_t low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(u)));
+  const int16x8_t high = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(u)));
+  const int16x8_t pairs = vpaddq_s16(vmulq_s16(low, s), vmulq_s16(high, s));
+  return vpadalq_s16(sum, pairs);
+}
+K_INLINE int32_t first(lanes x) { return vgetq_lane_s32(x, 0); }
 #else
 enum { BYTES = 1 };
 typedef int32_t lanes;

@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * roof_fma -- twelve chains hide the latency of one. */
 #include "common/k_simd.h"
 #include "roof/roof.h"

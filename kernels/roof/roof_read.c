@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * roof_read -- sums in eight chains, so that loads alone count. */
 #include "common/k_simd.h"
 #include "roof/roof.h"

@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * roof_update -- the traffic of a recurrent state: each line is read and written. */
 #include "common/k_simd.h"
 #include "roof/roof.h"

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #define SIMD(op) SCALAR(op) VARIANT(op, avx2) VARIANT(op, avx512)
+#elif defined(__aarch64__)
+#define SIMD(op) SCALAR(op) VARIANT(op, neon)
 #else
 #define SIMD(op) SCALAR(op)
 #endif

@@ -1,4 +1,4 @@
-/* isa: scalar avx2 avx512
+/* isa: scalar avx2 avx512 neon
  * The shared functions over arrays, built for each level as the kernels are. */
 #include "math_lanes.h"
 

@@ -28,6 +28,8 @@ typedef struct math_level {
 extern const math_level math_level_scalar;
 #if defined(__x86_64__)
 extern const math_level math_level_avx2, math_level_avx512;
+#elif defined(__aarch64__)
+extern const math_level math_level_neon;
 #endif
 
 #endif

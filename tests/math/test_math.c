@@ -56,6 +56,8 @@ static const struct {
 #if defined(__x86_64__)
     {"avx512", &math_level_avx512},
     {"avx2", &math_level_avx2},
+#elif defined(__aarch64__)
+    {"neon", &math_level_neon},
 #endif
     {"scalar", &math_level_scalar},
 };

@@ -7,31 +7,28 @@
 
 enum { REPEATS = 12 };
 
+/* The levels of os/st_cpu_levels.inc, each with its lanes. */
 #if defined(__x86_64__)
-#define DECLARE(op) extern const stk_kernel stk_##op##__scalar, stk_##op##__avx2, stk_##op##__avx512
-#define LEVELS(op) {&stk_##op##__scalar, &stk_##op##__avx2, &stk_##op##__avx512}
+#define LEVELS(X, op) X(op, scalar, 1) X(op, avx2, 8) X(op, avx512, 16)
+#elif defined(__aarch64__)
+#define LEVELS(X, op) X(op, scalar, 1) X(op, neon, 4)
 #else
-#define DECLARE(op) extern const stk_kernel stk_##op##__scalar
-#define LEVELS(op) {&stk_##op##__scalar}
+#define LEVELS(X, op) X(op, scalar, 1)
 #endif
-DECLARE(roof_fma);
-DECLARE(roof_dot8);
-DECLARE(roof_read);
-DECLARE(roof_copy);
-DECLARE(roof_update);
-static const stk_kernel *const fma_kernels[ST_CPU_LEVELS] = LEVELS(roof_fma);
-static const stk_kernel *const dot8_kernels[ST_CPU_LEVELS] = LEVELS(roof_dot8);
-static const stk_kernel *const memory_kernels[ST_TRAFFICS][ST_CPU_LEVELS] = {
-    LEVELS(roof_read), LEVELS(roof_copy), LEVELS(roof_update)};
+#define DECLARE(op, level, lanes) extern const stk_kernel stk_##op##__##level;
+#define KERNEL(op, level, lanes) [ST_CPU_##level] = &stk_##op##__##level,
+#define LANES(op, level, lanes) [ST_CPU_##level] = lanes,
 
-static int32_t lanes_of(st_cpu_level level) {
-#if defined(__x86_64__)
-  if (level == ST_CPU_avx512) return 16;
-  if (level == ST_CPU_avx2) return 8;
-#endif
-  (void)level;
-  return 1;
-}
+LEVELS(DECLARE, roof_fma)
+LEVELS(DECLARE, roof_dot8)
+LEVELS(DECLARE, roof_read)
+LEVELS(DECLARE, roof_copy)
+LEVELS(DECLARE, roof_update)
+static const stk_kernel *const fma_kernels[ST_CPU_LEVELS] = {LEVELS(KERNEL, roof_fma)};
+static const stk_kernel *const dot8_kernels[ST_CPU_LEVELS] = {LEVELS(KERNEL, roof_dot8)};
+static const stk_kernel *const memory_kernels[ST_TRAFFICS][ST_CPU_LEVELS] = {
+    {LEVELS(KERNEL, roof_read)}, {LEVELS(KERNEL, roof_copy)}, {LEVELS(KERNEL, roof_update)}};
+static const int32_t lanes_of[ST_CPU_LEVELS] = {LEVELS(LANES, roof_fma)};
 
 /* The shortest time of one call over all threads. */
 static double best_time(st_pool *pool, const stk_kernel *kernel, const stk_roof_args *args) {
@@ -49,8 +46,8 @@ static double best_time(st_pool *pool, const stk_kernel *kernel, const stk_roof_
 double st_roof_flops(st_pool *pool, st_cpu_level level) {
   float sink[STK_ROOF_PARTS_MAX];
   stk_roof_args args = {.n_rounds = 1 << 20, .sink = sink};
-  if (lanes_of(level) == 1) args.n_rounds >>= 3;
-  return 2.0 * STK_ROOF_FMAS * lanes_of(level) * (double)args.n_rounds * st_pool_threads(pool) /
+  if (lanes_of[level] == 1) args.n_rounds >>= 3;
+  return 2.0 * STK_ROOF_FMAS * lanes_of[level] * (double)args.n_rounds * st_pool_threads(pool) /
          best_time(pool, fma_kernels[level], &args);
 }
 
@@ -59,7 +56,7 @@ strata_status st_roof_dot8(st_pool *pool, st_cpu_level level, double *ops_per_s,
   void *data;
   /* 4 KiB stay in the first cache. */
   stk_roof_args args = {.n_floats = 1024, .n_rounds = 1 << 13, .sink = sink};
-  if (lanes_of(level) == 1) args.n_rounds >>= 4;
+  if (lanes_of[level] == 1) args.n_rounds >>= 4;
   *ops_per_s = 0;
   ST_TRY(st_calloc_aligned(&data, (size_t)args.n_floats, sizeof(float), "the roof", err));
   args.data = data;
