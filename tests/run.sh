@@ -150,7 +150,7 @@ plain_addresses=
 programs() {
   local group=$1 limit=$2 source name wrap=
   shift 2
-  [ "$dir" = "$build" ] || wrap=$plain_addresses
+  [ "$dir" = "$build" ] || wrap="$plain_addresses ${emulator:-}"
   part="$dir $group $*"
   for source in tests/"$group"/test_*.c; do
     [ -e "$source" ] || { skip "$group" "there is no tests/$group/test_*.c"; return; }
@@ -249,7 +249,7 @@ part_instructions() {
   cases instructions 300 tests/instructions/test_instructions.sh "$build"
 }
 
-cpu_levels() { sed -n 's/^ST_CPU_LEVEL(\([a-z0-9]*\),.*/\1/p' src/os/st_cpu_levels.inc; }
+cpu_levels() { ${CC:-cc} -E -P -x c '-DST_CPU_LEVEL(name, has)=name' src/os/st_cpu_levels.inc; }
 
 # part_levels WHAT GROUP...: the programs of the groups in dir, at each level.
 part_levels() {
@@ -263,6 +263,37 @@ part_levels() {
     fi
     for group in "$@"; do programs "$group" 600 STRATA_ISA="$level"; done
   done
+}
+
+# The program and tests for another kind of machine. What is about this machine's
+# kernel (memory, new processes) is left out, and so is what takes minutes there: that
+# the model's bytes are the same says as much as its recordings would.
+part_cross() {
+  title "aarch64 (cross compiler, qemu)"
+  part=cross
+  local libraries log=$logs/cross.log emulator
+  libraries=$(realpath "$build")/aarch64-libraries
+  if [ "$(uname -m)" = aarch64 ]; then skip "aarch64" "this machine is one"; return; fi
+  if ! { tools/setup.sh cross && tests/cross/arm64_libraries.sh "$libraries"; } >"$log" 2>&1; then
+    skip "aarch64" "$(tail -n 1 "$log")"
+    return
+  fi
+  dir=$build/aarch64
+  one "build (aarch64)" 1200 env PKG_CONFIG_SYSROOT_DIR="$libraries" \
+    PKG_CONFIG_LIBDIR="$libraries/usr/lib/aarch64-linux-gnu/pkgconfig" \
+    make -j"$jobs" BUILD="$dir" CC=aarch64-linux-gnu-gcc "$dir/strata" tests || return
+  emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=$libraries/usr/lib/aarch64-linux-gnu"
+  programs parity 900
+  without="test_windows test_errors test_shapes"
+  programs engine 600
+  without=
+  programs unit 600
+  part=cross
+  # shellcheck disable=SC2086
+  {
+    cases math/test_math 600 $emulator "$dir/tests/math/test_math" --stride 9973
+    cases "cross/test_same_bytes" 600 tests/cross/test_same_bytes.sh "$build" "$dir" $emulator
+  }
 }
 
 part_thread() {
@@ -338,6 +369,7 @@ check_full() {
     # The cases that limit memory cannot hold the sanitizer's own.
     cases tests/cli/test_cli.sh 900 tests/cli/test_cli.sh "$dir/strata"
   fi
+  part_cross
   part_thread
   part_fuzz
   part_math_full

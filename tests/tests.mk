@@ -46,7 +46,8 @@ $(REPLAY_BIN): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUIL
 
 .PRECIOUS: $(BUILD)/tests/%.o
 unit: $(filter $(BUILD)/tests/unit/%,$(TEST_BIN))
-tests: $(TEST_BIN) $(BUILD)/tests/math/test_math $(BUILD)/tests/instructions/scan_repeat
+tests: $(TEST_BIN) $(BUILD)/tests/math/test_math $(BUILD)/tests/instructions/scan_repeat \
+  $(BUILD)/tests/cross/case_hashes
 replays: $(REPLAY_BIN)
 fuzzers: $(FUZZ_BIN)
 

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Installs what strata needs to be built and tested on Debian and its relatives.
 #
-#   tools/setup.sh [--check] build|test|full
+#   tools/setup.sh [--check] build|test|full|cross
 #
 #   build  compiler and libraries       test  and what `make check` needs
 #   full   and what `make check-full` needs
+#   cross  a compiler for aarch64, and qemu to run what it builds, besides those of test
 #
 # What is there already is left alone, however it was installed. Missing packages
 # are installed with apt-get as root or through a sudo that asks no password;
@@ -14,8 +15,8 @@ set -u
 check_only=false
 [ "${1:-}" = --check ] && { check_only=true; shift; }
 case ${1:-} in
-  build | test | full) wanted=$1 ;;
-  *) echo "usage: tools/setup.sh [--check] build|test|full" >&2; exit 2 ;;
+  build | test | full | cross) wanted=$1 ;;
+  *) echo "usage: tools/setup.sh [--check] build|test|full|cross" >&2; exit 2 ;;
 esac
 
 missing=
@@ -49,6 +50,11 @@ if [ "$wanted" = full ]; then
   want clang has_command clang
   want valgrind has_command valgrind
   want libclang-rt-dev sh -c 'test -n "$(find /usr/lib/llvm-* -name "libclang_rt.fuzzer-*.a" 2>/dev/null)"'
+fi
+if [ "$wanted" = cross ]; then
+  want gcc-aarch64-linux-gnu has_command aarch64-linux-gnu-gcc
+  want libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdlib.h
+  want qemu-user has_command qemu-aarch64
 fi
 missing=${missing# }
 [ -n "$missing" ] || exit 0
