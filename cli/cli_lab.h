@@ -27,7 +27,7 @@ typedef struct cli_ceilings_args {
    "measure this machine's ceilings again, which are kept otherwise"},                   \
   {                                                                                      \
     0, "cache", "DIR", CLI_TEXT, offsetof(args, ceilings.cache), 0, 0, NULL,             \
-        "where the ceilings are kept (default ~/.cache/strata/ceilings)"                          \
+        "where the ceilings are kept (default ~/.cache/strata/ceilings)"\
   }
 
 /* lab_ceilings_get for so many threads (0: one for each CPU) at cli_lab_level, with

@@ -174,15 +174,6 @@ static void note_command(ab_job *job, const char *name) {
   }
 }
 
-/* The pool ends before anything is forked. */
-static strata_status find_ceilings(ab_job *job, st_cpu_level level, strata_error *err) {
-  st_pool *pool;
-  ST_TRY(st_pool_new(job->request.n_threads, &pool, err));
-  strata_status status = cli_lab_ceilings(pool, level, &job->args->ceilings, &job->ceilings, err);
-  st_pool_free(&pool);
-  return status;
-}
-
 static strata_status make_request(ab_job *job, lab_kind kind, strata_error *err) {
   const ab_args *args = job->args;
   lab_request *q = &job->request;
@@ -202,7 +193,7 @@ static strata_status make_request(ab_job *job, lab_kind kind, strata_error *err)
   q->n_threads = args->threads ? args->threads : st_cpu_count();
   default_directory(job);
   q->directory = args->report ? args->report : job->directory;
-  ST_TRY(find_ceilings(job, level, err));
+  ST_TRY(cli_lab_ceilings(&args->ceilings, q->n_threads, &job->ceilings, err));
   q->cache_bytes = (size_t)job->ceilings.machine.cache[2].n_bytes;
   return STRATA_OK;
 }
