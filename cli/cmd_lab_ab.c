@@ -198,6 +198,8 @@ static strata_status make_request(ab_job *job, lab_kind kind, strata_error *err)
   return STRATA_OK;
 }
 
+static const char *headline_of(const json_t *report) { return json_string_value(json_object_get(report, "headline")); }
+
 /* ---- printing ------------------------------------------------------------------- */
 
 static void print_side(const char *name, const lab_side *side) {
@@ -264,7 +266,7 @@ static strata_status print_result(const ab_job *job, const lab_result *r, json_t
   }
   for (int32_t s = 0; s < r->request->n_stages; ++s) print_stage(r, &r->stages[s]);
   print_timings(r, &job->ceilings);
-  printf("\n%s\nreport: %s/report.html\n", r->headline, r->request->directory);
+  printf("\n%s\nreport: %s/report.html\n", headline_of(report), r->request->directory);
   return cli_flush(err);
 }
 
@@ -279,8 +281,8 @@ static strata_status run_job(ab_job *job, strata_error *err) {
   ST_TRY_OUT(lab_result_json(&result, &job->ceilings, job->command, job->n_command, &report, err));
   ST_TRY_OUT(lab_report_write(report, job->request.directory, err));
   ST_TRY_OUT(print_result(job, &result, report, err));
-  if (result.verdict == LAB_WRONG) ST_FAIL_OUT(err, NUMERICS, "lab: %s", result.headline);
-  if (result.verdict == LAB_NO_VERDICT) ST_FAIL_OUT(err, NO_VERDICT, "lab: %s", result.headline);
+  if (result.verdict == LAB_WRONG) ST_FAIL_OUT(err, NUMERICS, "%s", headline_of(report));
+  if (result.verdict == LAB_NO_VERDICT) ST_FAIL_OUT(err, NO_VERDICT, "%s", headline_of(report));
 out:
   cli_progress_note(NULL);
   json_decref(report);

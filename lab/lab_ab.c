@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "core/st_mem.h"
+#include "lab/lab_report.h"
 #include "os/st_dir.h"
 #include "os/st_file.h"
 #include "os/st_process.h"
@@ -363,7 +364,7 @@ static strata_status keep_timing(const lab_result *r, const time_job *job, int32
   if (out->samples->changed) out->outcome.verdict = LAB_WRONG;
   else if (!measured->complete) {
     out->outcome.verdict = LAB_NO_VERDICT;
-    out->outcome.reason = "stopped: the deadline came";
+    out->outcome.reason = LAB_REASON_DEADLINE;
   }
   return STRATA_OK;
 }
@@ -383,7 +384,7 @@ static strata_status time_size(lab_result *r, int32_t size, strata_error *err) {
   for (int32_t slot = 0; slot < n_slots; ++slot) {
     lab_timing *t = slot < r->request->n_stages ? &r->stages[slot].timings[size] : &r->total[size];
     ST_TRY_OUT(keep_timing(r, job, slot, t, err));
-    if (end.end == ST_CHILD_CRASHED && !job->slots[slot].complete) t->outcome.reason = "stopped: a kernel crashed while it was timed";
+    if (end.end == ST_CHILD_CRASHED && !job->slots[slot].complete) t->outcome.reason = LAB_REASON_CRASHED;
   }
   ++r->n_measured;
 out:
@@ -446,34 +447,6 @@ static void judge(lab_result *r) {
   if (r->verdict != LAB_NO_VERDICT && r->verdict != LAB_WRONG) r->reason[0] = '\0';
 }
 
-static void write_headline(lab_result *r) {
-  const lab_request *q = r->request;
-  char what[200];
-  double low = 0, high = 0;
-  const lab_timing *t = lab_result_timings(r);
-  if (q->kind == LAB_PIPELINE) {
-    size_t at = 0;
-    for (int32_t s = 0; s < q->n_stages && at < sizeof what; ++s)
-      at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", s ? " + " : "", q->ops[s]->name);
-  } else {
-    snprintf(what, sizeof what, "%s", q->ops[0]->name);
-  }
-  for (int32_t i = 0; i < r->n_measured; ++i) {
-    double ratio = t[i].outcome.cand.ratio;
-    if (i == 0 || ratio < low) low = ratio;
-    if (i == 0 || ratio > high) high = ratio;
-  }
-  const char *base = q->kind == LAB_PIPELINE ? "the base" : r->stages[0].base.given;
-  const char *cand = q->kind == LAB_PIPELINE ? "the candidate" : r->stages[0].cand.given;
-  if (r->verdict == LAB_WRONG || r->verdict == LAB_NO_VERDICT)
-    snprintf(r->headline, sizeof r->headline, "%s: %.100s: %s: %.250s", what, cand, lab_verdict_name(r->verdict), r->reason);
-  else if (q->kind == LAB_AA)
-    snprintf(r->headline, sizeof r->headline, "%s: %.150s against itself takes %.4f to %.4f of its own time", what, base, low, high);
-  else
-    snprintf(r->headline, sizeof r->headline, "%s: %.100s is %s: %.4f to %.4f of the time of %.100s", what, cand,
-             lab_verdict_name(r->verdict), low, high, base);
-}
-
 /* ---- all of it ---------------------------------------------------------------------- */
 
 /* Takes away what prepare_sides left, so that a refused run leaves nothing. */
@@ -530,7 +503,6 @@ strata_status lab_ab_run(const lab_request *q, lab_result *r, strata_error *err)
   for (int32_t s = 0; s < q->n_stages; ++s) ST_TRY_OUT(prepare_sides(r, &r->stages[s], s, err));
   ST_TRY_OUT(refuse_equal(r, err));
   ST_TRY_OUT(compare(r, err));
-  write_headline(r);
   r->seconds = st_clock_seconds() - begin;
 out:
   if (status != STRATA_OK && made) remove_frozen(r);

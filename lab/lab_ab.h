@@ -88,7 +88,7 @@ typedef struct lab_result {
   lab_stage *stages; /* [request->n_stages], st_free */
   lab_timing total[LAB_SIZES_MAX]; /* of a pipeline */
   lab_verdict verdict;
-  char headline[640], reason[400];
+  char reason[400];
   int64_t started; /* seconds since 1970 */
   double seconds;
 } lab_result;

@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/st_mem.h"
 #include "kreg/st_source.h"
+#include "lab/lab_report.h"
 #include "os/st_process.h"
 
 /* An object or array being filled; failed stays once something went wrong. */
@@ -256,6 +258,16 @@ static json_t *limits_json(sink *s, const lab_result *r) {
   return a;
 }
 
+/* The headline follows from all the rest. */
+static strata_status add_headline(json_t *report, strata_error *err) {
+  char *line;
+  size_t n_bytes;
+  ST_TRY(lab_report_headline(report, &line, &n_bytes, err));
+  int failed = json_object_set_new(report, "headline", json_stringn(line, n_bytes));
+  st_free(line);
+  return failed ? st_error_nomem(err, "a report", n_bytes) : STRATA_OK;
+}
+
 strata_status lab_result_json(const lab_result *r, const lab_ceilings *c, const char *const *command,
                               int32_t n_command, json_t **out, strata_error *err) {
   static const char *const kinds[] = {"ab", "aa", "pipeline"};
@@ -269,7 +281,7 @@ strata_status lab_result_json(const lab_result *r, const lab_ceilings *c, const 
   put(&s, o, "version", whole(1));
   put(&s, o, "kind", text(kinds[r->request->kind]));
   put(&s, o, "verdict", text(lab_verdict_name(r->verdict)));
-  put(&s, o, "headline", text(r->headline));
+  put(&s, o, "headline", text(""));
   put(&s, o, "reason", text(r->reason));
   for (int32_t i = 0; i < n_command; ++i) push(&s, words, text(command[i]));
   put(&s, o, "command", words);
@@ -284,8 +296,13 @@ strata_status lab_result_json(const lab_result *r, const lab_ceilings *c, const 
     for (int32_t i = 0; i < r->n_measured; ++i) push(&s, total, timing_json(&s, r, &r->total[i], c));
   put(&s, o, "total", total);
   put(&s, o, "limits", limits_json(&s, r));
-  *out = s.failed ? NULL : o;
-  if (!s.failed) return STRATA_OK;
+  if (!s.failed) {
+    strata_status status = add_headline(o, err);
+    *out = status == STRATA_OK ? o : NULL;
+    if (status != STRATA_OK) json_decref(o);
+    return status;
+  }
+  *out = NULL;
   json_decref(o);
   return st_error_nomem(err, "a report", 0);
 }
