@@ -106,6 +106,8 @@ strata_status lab_check(const char *what, lab_report *report, void *user, int32_
         ST_TRY(lab_check_kernel(contract, kernel, &tally, err));
   }
   if (!what || strcmp(what, "gdn") == 0) ST_TRY(lab_check_gdn(&tally, err));
+  if (!what || strcmp(what, "qsa") == 0) ST_TRY(lab_check_qsa(&tally, err));
+  if (what && strcmp(what, "qsa-long") == 0) ST_TRY(lab_check_qsa_long(&tally, err));
   *n_passed = tally.n_passed;
   *n_failed = tally.n_failed;
   if (tally.n_passed + tally.n_failed == 0)

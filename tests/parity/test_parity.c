@@ -1,5 +1,5 @@
 /* The laboratory's parity suite: every variant of every op against its oracle,
- * and the gated delta net as a whole. */
+ * and the gated delta net and sparse attention as a whole. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,11 +23,12 @@ static void test_group(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[ST_OPS + 1];
+  struct CMUnitTest tests[ST_OPS + 2];
   for (int op = 0; op < ST_OPS; ++op) {
     const char *name = st_kreg_op((st_op)op)->name;
     tests[op] = (struct CMUnitTest){name, test_group, NULL, NULL, (void *)(uintptr_t)name};
   }
   tests[ST_OPS] = (struct CMUnitTest){"gdn", test_group, NULL, NULL, (void *)(uintptr_t)"gdn"};
+  tests[ST_OPS + 1] = (struct CMUnitTest){"qsa", test_group, NULL, NULL, (void *)(uintptr_t)"qsa"};
   return cmocka_run_group_tests_name("parity", tests, NULL, NULL);
 }
