@@ -7,6 +7,7 @@
 #include "cli_term.h"
 #include "core/st_error.h"
 #include "lab/lab_roof.h"
+#include "lab/lab_roof_qsa.h"
 
 typedef struct roof_args {
   int32_t threads, rounds;
@@ -47,18 +48,19 @@ typedef struct roof_job {
   lab_ceilings ceilings;
   st_kernel_set chosen;
   bool ops[ST_OPS];
-  bool gdn; /* the table of the gated delta net */
-  json_t *rows, *gdn_rows;
+  bool gdn, qsa; /* the tables of the gated delta net and of sparse attention */
+  json_t *rows, *gdn_rows, *qsa_rows;
 } roof_job;
 
 static strata_status pick_ops(roof_job *job, const cli_words *words, strata_error *err) {
   for (int i = 0; i < words->n; i++) {
     const char *word = words->items[i];
-    bool found = strcmp(word, "gdn") == 0;
-    job->gdn |= found;
-    for (int op = 0; op < ST_OPS && strcmp(word, "gdn"); op++)
+    bool gdn = strcmp(word, "gdn") == 0, qsa = strcmp(word, "qsa") == 0, found = gdn || qsa;
+    job->gdn |= gdn;
+    job->qsa |= qsa;
+    for (int op = 0; op < ST_OPS && !gdn && !qsa; op++)
       if (strncmp(st_kreg_op((st_op)op)->name, word, strlen(word)) == 0) job->ops[op] = found = true;
-    if (!found) ST_FAIL(err, ARG, "lab roof: %s: gdn or the name of an op expected", word);
+    if (!found) ST_FAIL(err, ARG, "lab roof: %s: gdn, qsa or the name of an op expected", word);
   }
   for (int op = 0; op < ST_OPS && words->n == 0; op++)
     job->ops[op] = st_kreg_op((st_op)op)->released != NULL;
@@ -182,21 +184,54 @@ static strata_status time_gdn(roof_job *job, strata_error *err) {
   return STRATA_OK;
 }
 
+/* ---- sparse attention -------------------------------------------------------------- */
+
+static void print_qsa(const lab_qsa_rows *rows) {
+  printf("\nOne layer at 24 query and 2 key-value heads of 256, budget 2048. Microseconds a token.\n\n");
+  printf("%-8s %-8s %-4s %5s %8s %10s %10s %10s %13s\n", "stage", "variant", "kv", "T", "cells",
+         "best", "median", "floor", "median/floor");
+  for (int32_t i = 0; i < rows->n; i++) {
+    const lab_qsa_row *row = &rows->rows[i];
+    printf("%-8s %-8s %-4s %5d %8d %10.2f %10.2f %10.2f %13.2f\n", row->what, row->variant, row->kv,
+           row->n_tokens, row->n, row->best * 1e6, row->median * 1e6, row->floor * 1e6,
+           row->median / row->floor);
+  }
+}
+
+static json_t *qsa_row_json(const lab_qsa_row *r) {
+  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}", "stage", r->what, "variant", r->variant,
+                   "kv", r->kv, "T", (int)r->n_tokens, "cells", (int)r->n, "best_seconds",
+                   cli_json_number(r->best), "median_seconds", cli_json_number(r->median),
+                   "floor_seconds", cli_json_number(r->floor));
+}
+
+static strata_status time_qsa(roof_job *job, strata_error *err) {
+  lab_qsa_rows rows;
+  ST_TRY(lab_roof_qsa(job->pool, &job->ceilings, job->args->rounds, &rows, err));
+  if (!job->args->json) print_qsa(&rows);
+  for (int32_t i = 0; i < rows.n && job->args->json; i++)
+    json_array_append_new(job->qsa_rows, qsa_row_json(&rows.rows[i]));
+  return STRATA_OK;
+}
+
 /* ---- command ----------------------------------------------------------------------- */
 
 static strata_status measure(roof_job *job, strata_error *err) {
   const roof_args *args = job->args;
   job->rows = json_array();
   job->gdn_rows = json_array();
+  job->qsa_rows = json_array();
   if (!args->json) {
     cli_lab_print_machine(&job->ceilings);
     cli_lab_print_ceilings(&job->ceilings);
   }
   if (!args->only_ceilings) ST_TRY(time_ops(job, err));
   if (!args->only_ceilings && job->gdn) ST_TRY(time_gdn(job, err));
+  if (!args->only_ceilings && job->qsa) ST_TRY(time_qsa(job, err));
   if (!args->json) return cli_flush(err);
-  return cli_json_print(json_pack("{s:o, s:O, s:O}", "machine", cli_lab_ceilings_json(&job->ceilings),
-                                  "ops", job->rows, "gdn", job->gdn_rows), err);
+  return cli_json_print(json_pack("{s:o, s:O, s:O, s:O}", "machine",
+                                  cli_lab_ceilings_json(&job->ceilings), "ops", job->rows, "gdn",
+                                  job->gdn_rows, "qsa", job->qsa_rows), err);
 }
 
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
@@ -205,6 +240,7 @@ static strata_status run(const void *command_args, const cli_words *words, strat
   if (status == STRATA_OK) status = measure(&job, err);
   json_decref(job.rows);
   json_decref(job.gdn_rows);
+  json_decref(job.qsa_rows);
   st_pool_free(&job.pool);
   cli_ids_release(&job.tokens);
   return status;
@@ -213,13 +249,14 @@ static strata_status run(const void *command_args, const cli_words *words, strat
 const cli_command cmd_lab_roof = {
     .name = "lab roof",
     .summary = "time kernels beside the ceilings of this machine",
-    .usage = "[OP ... | gdn] [options]",
+    .usage = "[OP ... | gdn | qsa] [options]",
     .details =
         "Shows what this machine can do at most, and the time of each op whose name begins with OP "
         "(all without one) beside its floor: the larger of its operations over the multiply-add "
         "peak and its bytes over the rate of the memory that holds them.\n"
         "gdn times the gated delta net's prompt kernels one after the other, as a layer runs "
         "them, with the states of 36 layers.\n"
+        "qsa times sparse attention's, for each kind of cache, from 2048 to 131072 cells.\n"
         "The ceilings are kept for this CPU, level and number of threads.",
     .options = roof_options,
     .n_options = sizeof roof_options / sizeof roof_options[0],

@@ -50,6 +50,40 @@ K_INLINE void k_attn_stage(const stk_cache *cache, int64_t kv, const int32_t *id
   }
 }
 
+/* ---- asking ahead ---------------------------------------------------------------- */
+
+/* Rows of the next tile, which the second-level cache is asked for bit by bit while
+ * this one is worked on: lists jump about, so no hardware guesses them. */
+typedef struct k_ahead {
+  const uint8_t *row[2 * K_ATTN_TILE];
+  int n_rows, row_bytes;
+  int64_t at, step; /* bytes asked for so far, and to ask for at a time */
+} k_ahead;
+
+/* The n cells at places at .. of the list, over n_steps calls of k_attn_ask; their
+ * scales, of which a line holds many, at once. */
+K_INLINE void k_attn_look_ahead(const stk_cache *cache, int64_t kv, const int32_t *ids, int64_t at, int n,
+                                int n_steps, k_ahead *ahead) {
+  const int64_t kv_heads = cache->n_planes / 2;
+  *ahead = (k_ahead){.row_bytes = (int)stk_cache_data_bytes(cache)};
+  for (int i = 0; i < n; ++i) {
+    int64_t cell = ids ? ids[at + i] : at + i;
+    ahead->row[ahead->n_rows++] = stk_cache_data(cache, kv, cell);
+    ahead->row[ahead->n_rows++] = stk_cache_data(cache, kv_heads + kv, cell);
+    if (cache->kind != STK_KV_Q8) continue;
+    __builtin_prefetch(stk_cache_scales(cache, kv, cell), 0, 2);
+    __builtin_prefetch(stk_cache_scales(cache, kv_heads + kv, cell), 0, 2);
+  }
+  ahead->step = ((int64_t)ahead->n_rows * ahead->row_bytes / n_steps + 64) & ~(int64_t)63;
+}
+
+K_INLINE void k_attn_ask(k_ahead *ahead) {
+  const int64_t all = (int64_t)ahead->n_rows * ahead->row_bytes;
+  const int64_t end = ahead->at + ahead->step < all ? ahead->at + ahead->step : all;
+  for (; ahead->at < end; ahead->at += 64)
+    __builtin_prefetch(ahead->row[ahead->at / ahead->row_bytes] + ahead->at % ahead->row_bytes, 0, 2);
+}
+
 /* ---- scores ------------------------------------------------------------------- */
 
 /* One vector of lanes over four steps from element e on, for G heads and
@@ -89,12 +123,13 @@ K_INLINE void k_attn_dots(const float *q, int64_t dim, const float *const key[K_
 /* score[g][i] = (q_g . k_i) * scale for G heads and the tile's first n cells; the
  * rest of the 32 is filled with any number. */
 K_INLINE void k_attn_scores(const float *q, int64_t dim, int G, float scale, const k_tile *tile, int n,
-                            float (*score)[K_ATTN_TILE]) {
+                            k_ahead *ahead, float (*score)[K_ATTN_TILE]) {
   for (int at = 0; at < n; at += VW) {
     vf dots[K_ATTN_GROUP][VW];
     for (int c = 0; c < VW; c += K_ATTN_CELLS) {
       vf fold[K_ATTN_GROUP][K_ATTN_CELLS];
       const float *key[K_ATTN_CELLS];
+      k_attn_ask(ahead);
       K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) key[j] = tile->k[at + c + j < n ? at + c + j : n - 1];
       if (VW > 1 && dim % 128 == 0) {
         k_attn_dots(q, dim, key, G, fold);
@@ -176,15 +211,16 @@ K_INLINE void k_attn_values_all(const k_tile *tile, int n, int64_t dim, int n_he
 /* ---- a tile, and the merge ------------------------------------------------------ */
 
 /* The first n cells of a staged tile join s; first: nothing is in s yet. q has a row
- * of dim floats a head; dim is a constant where it is common. */
+ * of dim floats a head; dim is a constant where it is common. Meanwhile the rows of
+ * ahead are asked for. */
 K_INLINE void k_attn_tile_dim(const k_tile *tile, int n, const float *q, int64_t dim, int n_heads,
-                              int first, k_soft *s) {
+                              int first, k_ahead *ahead, k_soft *s) {
   const float scale = (float)(1.0 / sqrt((double)dim));
   float e[K_ATTN_HEADS][K_ATTN_TILE], m[K_ATTN_HEADS], sum[K_ATTN_HEADS], factor[16] = {0};
   int h = 0;
   for (; h + K_ATTN_GROUP <= n_heads; h += K_ATTN_GROUP)
-    k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, tile, n, e + h);
-  for (; h < n_heads; ++h) k_attn_scores(q + h * dim, dim, 1, scale, tile, n, e + h);
+    k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, tile, n, ahead, e + h);
+  for (; h < n_heads; ++h) k_attn_scores(q + h * dim, dim, 1, scale, tile, n, ahead, e + h);
   for (h = 0; h < n_heads; ++h) m[h] = k_attn_weights(e[h], n, first, first ? 0.0f : s->m[h], &sum[h]);
   if (!first) k_attn_factors(s->m, m, n_heads, factor);
   for (h = 0; h < n_heads; ++h) {
@@ -195,9 +231,14 @@ K_INLINE void k_attn_tile_dim(const k_tile *tile, int n, const float *q, int64_t
 }
 
 K_INLINE void k_attn_tile(const k_tile *tile, int n, const float *q, int64_t dim, int n_heads, int first,
-                          k_soft *s) {
-  if (dim == 256) k_attn_tile_dim(tile, n, q, 256, n_heads, first, s);
-  else k_attn_tile_dim(tile, n, q, dim, n_heads, first, s);
+                          k_ahead *ahead, k_soft *s) {
+  if (dim == 256) k_attn_tile_dim(tile, n, q, 256, n_heads, first, ahead, s);
+  else k_attn_tile_dim(tile, n, q, dim, n_heads, first, ahead, s);
+}
+
+/* The calls of k_attn_ask that a full tile makes for n_heads heads. */
+K_INLINE int k_attn_steps_of(int n_heads) {
+  return (n_heads / K_ATTN_GROUP + n_heads % K_ATTN_GROUP) * (K_ATTN_TILE / K_ATTN_CELLS);
 }
 
 /* Adds a later split of the same heads to total. */

@@ -17,7 +17,8 @@ static void attend(const stk_qsa_attn_args *a, int64_t row) {
     k_soft *soft = at < STK_ATTN_SPLIT ? &total : &next;
     const int cells = (int)(n - at < K_ATTN_TILE ? n - at : K_ATTN_TILE);
     k_attn_stage(&cache, h / (a->q_heads / a->kv_heads), a->ids + t * a->ids_stride, at, cells, &stage, &tile);
-    k_attn_tile(&tile, cells, a->q + row * dim, dim, 1, at % STK_ATTN_SPLIT == 0, soft);
+    k_ahead nothing = {0};
+    k_attn_tile(&tile, cells, a->q + row * dim, dim, 1, at % STK_ATTN_SPLIT == 0, &nothing, soft);
     const int last = at + K_ATTN_TILE >= n || (at + K_ATTN_TILE) % STK_ATTN_SPLIT == 0;
     if (last && soft == &next) k_attn_merge(&total, &next, 1, dim);
   }

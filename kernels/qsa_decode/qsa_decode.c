@@ -13,8 +13,14 @@ static void split(const stk_qsa_decode_args *a, int64_t t, int64_t kv, int64_t h
   for (int64_t at = from; at < end; at += K_ATTN_TILE) {
     k_tile tile;
     int n = (int)(end - at < K_ATTN_TILE ? end - at : K_ATTN_TILE);
+    k_ahead ahead;
+    const int64_t more = end - at - K_ATTN_TILE;
     k_attn_stage(&cache, kv, ids, at, n, stage, &tile);
-    k_attn_tile(&tile, n, a->q + (t * a->q_heads + h0) * a->head_dim, a->head_dim, n_heads, at == from, soft);
+    k_attn_look_ahead(&cache, kv, ids, at + K_ATTN_TILE,
+                      more < 0 ? 0 : more < K_ATTN_TILE ? (int)more : K_ATTN_TILE,
+                      k_attn_steps_of(n_heads), &ahead);
+    k_attn_tile(&tile, n, a->q + (t * a->q_heads + h0) * a->head_dim, a->head_dim, n_heads, at == from,
+                &ahead, soft);
   }
 }
 

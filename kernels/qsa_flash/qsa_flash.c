@@ -33,11 +33,17 @@ static void attend_split(const unit *u, int64_t from, k_soft *soft, k_stage *sta
   for (int64_t at = from; at < end; at += K_ATTN_TILE) {
     k_tile tile;
     int n = (int)(end - at < K_ATTN_TILE ? end - at : K_ATTN_TILE);
+    k_ahead ahead;
+    const int64_t more = longest - at - K_ATTN_TILE;
     k_attn_stage(&cache, u->kv, u->ids, at, n, stage, &tile);
+    k_attn_look_ahead(&cache, u->kv, u->ids, at + K_ATTN_TILE,
+                      more < 0 ? 0 : more < K_ATTN_TILE ? (int)more : K_ATTN_TILE,
+                      u->n_tokens * k_attn_steps_of(u->n_heads), &ahead);
     for (int i = 0; i < u->n_tokens; ++i) {
       int64_t left = u->n_cells[i] - at;
       const float *q = a->q + ((u->t + i) * a->q_heads + u->h) * dim;
-      if (left > 0) k_attn_tile(&tile, left < n ? (int)left : n, q, dim, u->n_heads, at == from, &soft[i]);
+      if (left > 0) k_attn_tile(&tile, left < n ? (int)left : n, q, dim, u->n_heads, at == from, &ahead,
+                                &soft[i]);
     }
   }
 }
