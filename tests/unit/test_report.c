@@ -72,7 +72,7 @@ static const fixture nasty = {.kind = "ab",
 static const char *const op_names[] = {"gdn_pre", "gdn_scan", "gdn_post"};
 static const char *const buffer_names[] = {"o", "state", "y"};
 #define NASTY \
-  "<script>alert(\"1&2\")</script> | `x` *\xc3\xa9\xe4\xb8\x96* \x1b[31m \xe2\x80\xae]]> --> '"
+  "<script>alert(\"1&2\")</script> | `x` *\xc3\xa9\xe4\xb8\x96* \x1b[31m \xe2\x80\xae\xef\xbb\xbf]]> --> '"
 
 static json_t *must(json_t *value) {
   assert_non_null(value);
@@ -463,7 +463,7 @@ static void test_escapes(void **state) {
   assert_int_equal(lab_report_markdown(report, &md, &n, NULL), STRATA_OK);
   assert_non_null(strstr(
       html, "&lt;script&gt;alert(&quot;1&amp;2&quot;)&lt;/script&gt; | `x` *\xc3\xa9\xe4\xb8\x96* "
-            "\\u{1b}[31m \\u{202e}]]&gt; --&gt; &#39;"));
+            "\\u{1b}[31m \\u{202e}\\u{feff}]]&gt; --&gt; &#39;"));
   assert_non_null(strstr(md, "\\<script\\>alert("));
   st_free(html);
   st_free(md);
@@ -515,6 +515,8 @@ static void test_check(void **state) {
                  "report: rule.min_gain: a number from 0.001 to 0.5");
   expect_refused("stages.0.cand", "sha256", json_string("ABC"),
                  "report: stages[0].cand.sha256: 64 hexadecimal");
+  expect_refused("stages.0.cand", "file", json_string("cand/a/x.c"),
+                 "report: stages[0].cand.file: base/NAME");
   expect_refused("stages.0.cand", "file", json_string("cand/../../x"),
                  "report: stages[0].cand.file: base/NAME");
   expect_refused("stages.0.controls.1", "ok", json_integer(1),
@@ -587,6 +589,12 @@ static void edit_ratio(json_t *r) {
 static void edit_median(json_t *r) {
   json_object_set_new(at(r, "stages.0.timings.1"), "base_seconds", json_real(0.06));
 }
+static void edit_rounds(json_t *r) {
+  json_object_set_new(at(r, "stages.0.timings.1"), "rounds", json_integer(80));
+}
+static void edit_count(json_t *r) {
+  json_object_set_new(at(r, "stages.0.timings.0"), "disturbed", json_integer(0));
+}
 static void edit_size_verdict(json_t *r) {
   json_object_set_new(at(r, "stages.0.timings.1"), "verdict", json_string("same"));
 }
@@ -631,6 +639,10 @@ static void test_edits(void **state) {
                "gdn_pre T=512 f32=1: ratio is 0.9: its samples give 0.9");
   expect_found(edit_median, "stages[0].timings[1].base_seconds was edited",
                "base_seconds is 0.06: its samples give 0.05");
+  expect_found(edit_rounds, "stages[0].timings[1].rounds was edited",
+               "rounds is 80: its samples give 8");
+  expect_found(edit_count, "stages[0].timings[0].disturbed was edited",
+               "disturbed is 0: its samples give 1");
   expect_found(edit_size_verdict, "stages[0].timings[1].verdict was edited",
                "verdict is same: its samples give faster");
   expect_found(edit_verdict, "verdict was edited", "verdict is same: its parts give faster");
@@ -651,6 +663,25 @@ static void test_edits(void **state) {
   expect_found(remove_seals, "seals was removed", NULL);
   expect_found(add_key, "stages[0].note was added", NULL);
   expect_found(edit_seal, "verdict was edited", NULL);
+}
+
+/* The order of keys and the white space between them say nothing. */
+static void test_other_layout(void **state) {
+  (void)state;
+  folder d;
+  json_t *report = make_report(&good);
+  folder_make(&d, &good);
+  write_report(&d, report);
+  json_t *stored = load(&d, "report.json");
+  char *text = json_dumps(stored, JSON_SORT_KEYS | JSON_INDENT(7));
+  st_test_file_write(d.dir, "report.json", text, strlen(text));
+  char *lines = edits_of(&d);
+  assert_string_equal(lines, "");
+  st_free(lines);
+  free(text);
+  json_decref(stored);
+  json_decref(report);
+  folder_remove(&d);
 }
 
 /* One byte of a file other than report.json. */
@@ -744,7 +775,8 @@ int main(void) {
       cmocka_unit_test(test_rendering),    cmocka_unit_test(test_headlines),
       cmocka_unit_test(test_escapes),      cmocka_unit_test(test_check),
       cmocka_unit_test(test_untouched),    cmocka_unit_test(test_edits),
-      cmocka_unit_test(test_edited_files), cmocka_unit_test(test_no_report),
+      cmocka_unit_test(test_edited_files),
+      cmocka_unit_test(test_other_layout), cmocka_unit_test(test_no_report),
       cmocka_unit_test(test_allocations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
