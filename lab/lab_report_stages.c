@@ -129,12 +129,16 @@ void lab_html_controls(lab_text *t, const json_t *stages) {
 
 /* ---- sources ------------------------------------------------------------------------- */
 
-static void source_row(lab_text *t, const json_t *stage, const char *name, const char *key) {
-  lab_text_printf(t, "<tr><th>%s</th>", name);
+/* A setting in which the sides differ is marked: it may be all that was measured. */
+static void source_row(lab_text *t, const json_t *stage, const char *name, const char *key,
+                       bool is_setting) {
+  const json_t *sides[] = {json_object_get(stage, "base"), json_object_get(stage, "cand")};
+  bool differs = strcmp(lab_json_text(sides[0], key), lab_json_text(sides[1], key)) != 0;
+  lab_text_printf(t, "<tr><th>%s%s</th>", name,
+                  is_setting && differs ? " <b class=\"warn\">≠</b>" : "");
   for (int side = 0; side < 2; ++side) {
-    const json_t *source = json_object_get(stage, side ? "cand" : "base");
     lab_text_puts(t, "<td>");
-    lab_html_element(t, "code", "", lab_json_text(source, key));
+    lab_html_element(t, "code", "", lab_json_text(sides[side], key));
     lab_text_puts(t, "</td>");
   }
   lab_text_puts(t, "</tr>\n");
@@ -170,16 +174,16 @@ void lab_html_sources(lab_text *t, const json_t *stages) {
     lab_html_name(t, lab_json_text(stage, "op"));
     lab_html_table_open(t, "facts");
     lab_text_puts(t, "<thead><tr><th></th><th>base</th><th>candidate</th></tr></thead>\n<tbody>\n");
-    source_row(t, stage, "given", "given");
-    source_row(t, stage, "variant", "variant");
-    source_row(t, stage, "frozen as", "file");
-    source_row(t, stage, "SHA-256", "sha256");
-    source_row(t, stage, "level", "level");
-    source_row(t, stage, "class", "class");
-    source_row(t, stage, "compiler", "compiler");
-    source_row(t, stage, "flags", "flags");
-    source_row(t, stage, "fp mode", "fp_mode");
-    source_row(t, stage, "module", "module");
+    source_row(t, stage, "given", "given", false);
+    source_row(t, stage, "variant", "variant", false);
+    source_row(t, stage, "frozen as", "file", false);
+    source_row(t, stage, "SHA-256", "sha256", false);
+    source_row(t, stage, "level", "level", true);
+    source_row(t, stage, "class", "class", true);
+    source_row(t, stage, "compiler", "compiler", true);
+    source_row(t, stage, "flags", "flags", true);
+    source_row(t, stage, "fp mode", "fp_mode", true);
+    source_row(t, stage, "module", "module", false);
     lab_html_table_close(t);
     if (lab_json_text(stage, "diff")[0]) put_diff(t, lab_json_text(stage, "diff"));
   }

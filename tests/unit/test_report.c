@@ -470,6 +470,23 @@ static void test_escapes(void **state) {
   json_decref(report);
 }
 
+/* Two sides that were not compiled alike are marked. */
+static void test_settings(void **state) {
+  (void)state;
+  json_t *report = make_report(&good), *cand = json_array_get(json_object_get(report, "stages"), 0);
+  char *html;
+  size_t n;
+  cand = must(json_object_get(cand, "cand"));
+  assert_int_equal(lab_report_html(report, &html, &n, NULL), STRATA_OK);
+  assert_null(strstr(html, "≠"));
+  st_free(html);
+  json_object_set_new(cand, "flags", json_string("-O3"));
+  assert_int_equal(lab_report_html(report, &html, &n, NULL), STRATA_OK);
+  assert_non_null(strstr(html, "<th>flags <b class=\"warn\">≠</b></th>"));
+  st_free(html);
+  json_decref(report);
+}
+
 /* ---- checking ---------------------------------------------------------------------- */
 
 static json_t *at(json_t *value, const char *path) {
@@ -773,7 +790,8 @@ static void test_allocations(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rendering),    cmocka_unit_test(test_headlines),
-      cmocka_unit_test(test_escapes),      cmocka_unit_test(test_check),
+      cmocka_unit_test(test_escapes),      cmocka_unit_test(test_settings),
+      cmocka_unit_test(test_check),
       cmocka_unit_test(test_untouched),    cmocka_unit_test(test_edits),
       cmocka_unit_test(test_edited_files),
       cmocka_unit_test(test_other_layout), cmocka_unit_test(test_no_report),
