@@ -57,6 +57,21 @@ static void test_floor(void **state) {
   assert_int_equal(lab_memory_of(&r, 100001), LAB_DRAM);
 }
 
+/* Weights from memory, inputs from the first level, which the weights pass too. */
+static void test_split_floor(void **state) {
+  const lab_rates r = some_rates();
+  const stk_work weights = {.weight_bytes = 8e9};
+  (void)state;
+  lab_floor f = lab_floor_split(&r, &(stk_work){.io_bytes = 1e9}, 1000, &weights, INFINITY);
+  assert_int_equal(f.memory, LAB_DRAM);
+  assert_near(f.seconds, 1);
+  f = lab_floor_split(&r, &(stk_work){.io_bytes = 128e9}, 1000, &weights, INFINITY);
+  assert_int_equal(f.memory, LAB_L1);
+  assert_near(f.seconds, 2.125);
+  f = lab_floor_split(&r, &(stk_work){.flops = 3e9}, 1000, &weights, INFINITY);
+  assert_near(f.seconds, 3);
+}
+
 /* A machine without a third level. */
 static void test_missing_level(void **state) {
   lab_rates r = some_rates();
@@ -168,7 +183,8 @@ static int remove_directory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_floor),           cmocka_unit_test(test_missing_level),
+      cmocka_unit_test(test_floor),           cmocka_unit_test(test_split_floor),
+               cmocka_unit_test(test_missing_level),
       cmocka_unit_test(test_doubtful),        cmocka_unit_test(test_keeping),
       cmocka_unit_test(test_dir_make_private),
       cmocka_unit_test(test_settings),
