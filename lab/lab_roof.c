@@ -35,7 +35,11 @@ static double case_bytes(const lab_case *c) {
   return sum;
 }
 
-static double touched_bytes(const stk_work *w) { return w->weight_bytes + w->state_bytes + w->io_bytes; }
+/* At least so many different bytes are touched: what is read and written counts
+ * twice as traffic. */
+static double touched_bytes(const stk_work *w) {
+  return w->weight_bytes + (w->state_bytes + w->io_bytes) / 2;
+}
 
 /* Twice the last cache, which then holds nothing of what was touched before. */
 static double cold_bytes(const lab_rates *rates) {
