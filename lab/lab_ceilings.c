@@ -195,9 +195,9 @@ lab_memory lab_memory_of(const lab_rates *rates, double working_set_bytes) {
 
 /* Seconds for all bytes of some work at one level. */
 static double memory_seconds(const double *rate, const stk_work *work) {
-  return work->weight_bytes / rate[ST_TRAFFIC_READ] +
-         work->state_bytes / fmax(rate[ST_TRAFFIC_READ], rate[ST_TRAFFIC_UPDATE]) +
-         work->io_bytes / fmax(rate[ST_TRAFFIC_READ], rate[ST_TRAFFIC_COPY]);
+  const double state_rate = fmax(rate[ST_TRAFFIC_READ], rate[ST_TRAFFIC_UPDATE]);
+  return work->weight_bytes / rate[ST_TRAFFIC_READ] + work->state_bytes / state_rate +
+         work->io_bytes / fmax(state_rate, rate[ST_TRAFFIC_COPY]);
 }
 
 lab_floor lab_floor_split(const lab_rates *rates, const stk_work *near, double near_bytes,

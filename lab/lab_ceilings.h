@@ -58,7 +58,7 @@ typedef struct lab_floor {
 /* The least time for some work: operations over the multiply-add peak or bytes over
  * the rates of the level that holds working_set_bytes, whichever takes longer.
  * Weights count as read; state at the better of the rates for reading and for
- * updating in place, inputs and outputs at that for reading or copying. */
+ * updating in place, inputs and outputs at the best of these and that for copying. */
 lab_floor lab_floor_of(const lab_rates *rates, const stk_work *work, double working_set_bytes);
 
 /* The same when some of the bytes come from further away: near from the level that

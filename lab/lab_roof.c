@@ -41,11 +41,12 @@ static double touched_bytes(const stk_work *w) {
   return w->weight_bytes + (w->state_bytes + w->io_bytes) / 2;
 }
 
-/* Twice the last cache, which then holds nothing of what was touched before. */
+/* Four times the last cache: of what was touched before it then holds next to nothing,
+ * whatever it throws out first. */
 static double cold_bytes(const lab_rates *rates) {
   double last = 0;
   for (int m = LAB_L1; m < LAB_DRAM; ++m) last = fmax(last, (double)rates->capacity[m]);
-  return 2 * last;
+  return 4 * last;
 }
 
 static void evict(const void *args, int32_t part, int32_t n_parts) {
