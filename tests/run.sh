@@ -175,6 +175,7 @@ part_programs() {
   programs parity 120
   programs golden 120
   programs engine 300
+  programs lab 300
 }
 
 part_math() {
@@ -195,6 +196,12 @@ part_install() {
   title "installing"
   part=install
   cases tests/install/test_install.sh 300 tests/install/test_install.sh "$build"
+}
+
+part_tutorial() {
+  title "the tutorial"
+  part=tutorial
+  cases tests/tutorial/test_tutorial.sh 300 tests/tutorial/test_tutorial.sh "$build"
 }
 
 part_replay() {
@@ -234,6 +241,7 @@ check() {
   part_programs
   part_cli
   part_install
+  part_tutorial
   build_as sanitize "$build/sanitize/strata" unit replays || return
   part_replay
   part_smoke
@@ -357,12 +365,15 @@ check_full() {
   without=test_windows
   part_levels "" golden engine
   without=
+  title "verdicts on real runs"
+  programs timing 300
   if build_as sanitize tests; then
     title "tests (ASan, UBSan)"
     # Parity runs the kernels of all levels by itself, and what the engine tests
     # are about does not depend on the level.
     programs parity 900
     programs engine 900
+    programs lab 900
     part_levels " (ASan, UBSan)" golden
     title "the program (ASan, UBSan)"
     part=cli_sanitize

@@ -1,0 +1,171 @@
+/* Verdicts on real runs of this machine, not made-up ones: a kernel against itself a
+ * hundred times, one that is 5 % slower beside a busy neighbour, a machine that slows
+ * down, swapped arms. The kernels are gdn_scan's, with a spin of known length added. */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/st_mem.h"
+#include "gdn_scan/gdn_scan.h"
+#include "kreg/st_kreg.h"
+#include "lab/lab_bench.h"
+#include "lab/lab_case.h"
+#include "os/st_process.h"
+
+static const stk_kernel *scan;
+static lab_rule rule;
+static lab_args args;
+
+/* ---- kernels with a spin --------------------------------------------------------- */
+
+/* Turns of a loop whose length depends on nothing but the CPU's clock. */
+static void spin(int64_t turns) {
+  for (volatile int64_t i = 0; i < turns; i = i + 1) {}
+}
+
+static int64_t extra_turns, drift_turns;
+static double drift_a_call;
+
+static void plain(const void *a, int32_t part, int32_t n_parts) { scan->run(a, part, n_parts); }
+static void slow(const void *a, int32_t part, int32_t n_parts) {
+  scan->run(a, part, n_parts);
+  if (part == 0) spin(extra_turns);
+}
+/* All arms slow down together, a little with each call. */
+static void drifting(const void *a, int32_t part, int32_t n_parts) {
+  static double turns;
+  scan->run(a, part, n_parts);
+  if (part > 0) return;
+  spin((int64_t)(turns += drift_a_call));
+  drift_turns = (int64_t)turns;
+}
+
+static stk_kernel kernel_of(void (*run)(const void *, int32_t, int32_t)) {
+  stk_kernel k = *scan;
+  k.run = run;
+  return k;
+}
+
+/* Sizes so that a call takes some 100 us and stays in the cache: its time is the CPU's. */
+static int set_up(void **state) {
+  (void)state;
+  lab_settings settings = {.items = {{"T", 32}, {"Hk", 1}, {"Hv", 4}}, .n = 3};
+  st_kernel_set chosen;
+  st_kernel_set_choose(&chosen, st_cpu_best());
+  scan = chosen.kernel[ST_OP_gdn_scan];
+  if (lab_rule_read(NULL, &rule, NULL) != STRATA_OK) return -1;
+  return lab_args_make(&stk_gdn_scan_op, &settings, &args, NULL) == STRATA_OK ? 0 : -1;
+}
+
+/* Seconds of one call, the best of many. */
+static double best_seconds(const stk_kernel *kernel, int64_t turns) {
+  lab_case c;
+  double best = 1;
+  assert_int_equal(lab_case_init(&c, &stk_gdn_scan_op, args.bytes, (lab_fill){.seed = 1}, NULL), STRATA_OK);
+  for (int i = 0; i < 300; ++i) {
+    double begin = st_clock_seconds();
+    if (kernel) lab_case_run(&c, kernel, 1);
+    else spin(turns);
+    best = fmin(best, st_clock_seconds() - begin);
+  }
+  lab_case_release(&c);
+  return best;
+}
+
+/* Turns that take this share of a call of the kernel. */
+static int64_t turns_of(double share) {
+  enum { MANY = 100000 };
+  return (int64_t)(share * best_seconds(scan, 0) / best_seconds(NULL, MANY) * MANY);
+}
+
+static lab_outcome compare(const stk_kernel *base, const stk_kernel *cand, const stk_kernel *null, double seconds) {
+  lab_bench_stage stage = {.op = &stk_gdn_scan_op, .args = &args, .kernel = {base, cand, null}};
+  lab_bench *bench;
+  st_pool *pool;
+  void *memory;
+  lab_outcome outcome;
+  strata_error err;
+  if (st_pool_new(1, &pool, &err) != STRATA_OK || st_calloc(&memory, 1, lab_samples_bytes(&rule), "samples", &err) != STRATA_OK ||
+      lab_bench_new(&stage, 1, pool, 1 << 18, 7, &bench, &err) != STRATA_OK)
+    fail_msg("%s", err.message);
+  lab_samples *samples = memory;
+  assert_int_equal(lab_bench_measure(bench, 0, &rule, seconds, samples, &err), STRATA_OK);
+  assert_false(samples->changed);
+  assert_int_equal(lab_stats_judge(samples->items, samples->n, &rule, &outcome, &err), STRATA_OK);
+  lab_bench_free(&bench);
+  st_pool_free(&pool);
+  st_free(memory);
+  return outcome;
+}
+
+static void say(const char *what, const lab_outcome *o) {
+  print_message("%s: %s %.4f [%.4f, %.4f], null %.4f [%.4f, %.4f], %d rounds, %d disturbed %s\n", what,
+                lab_verdict_name(o->verdict), o->cand.ratio, o->cand.low, o->cand.high, o->null.ratio, o->null.low,
+                o->null.high, o->n_rounds, o->n_disturbed, o->reason);
+}
+
+/* ---- tests ------------------------------------------------------------------------- */
+
+static void test_a_hundred_null_comparisons(void **state) {
+  (void)state;
+  const stk_kernel k = kernel_of(plain);
+  int n_false = 0, n_same = 0;
+  for (int i = 0; i < 100; ++i) {
+    lab_outcome o = compare(&k, &k, &k, 1);
+    bool wrong = o.verdict == LAB_FASTER || o.verdict == LAB_SLOWER;
+    if (wrong) say("a false verdict", &o);
+    n_false += wrong;
+    n_same += o.verdict == LAB_SAME;
+  }
+  print_message("100 null comparisons: %d same, %d without verdict, %d false\n", n_same, 100 - n_same - n_false, n_false);
+  assert_true(n_false <= 2);
+  assert_true(n_same > 0);
+}
+
+static void test_five_percent_beside_a_busy_neighbour(void **state) {
+  (void)state;
+  pid_t busy = fork();
+  if (busy == 0)
+    for (;;) spin(1000);
+  extra_turns = turns_of(0.05);
+  const stk_kernel k = kernel_of(plain), s = kernel_of(slow);
+  lab_outcome there = compare(&k, &s, &k, 20), back = compare(&s, &k, &s, 20);
+  kill(busy, SIGKILL);
+  waitpid(busy, NULL, 0);
+  say("5 % slower", &there);
+  say("swapped", &back);
+  assert_int_equal(there.verdict, LAB_SLOWER);
+  assert_true(fabs(there.cand.ratio - 1.05) <= 0.01);
+  assert_int_equal(back.verdict, LAB_FASTER);
+  assert_true(fabs(there.cand.ratio * back.cand.ratio - 1) <= 0.01);
+}
+
+static void test_a_machine_that_slows_down(void **state) {
+  (void)state;
+  const double before = best_seconds(scan, 0);
+  /* Each batch of 36 calls takes 1 % of a call's time more a call than the one before. */
+  drift_a_call = (double)turns_of(1) / 3600;
+  const stk_kernel k = kernel_of(drifting);
+  lab_outcome o = compare(&k, &k, &k, 20);
+  say("equal kernels, slowing down", &o);
+  const double after = before + best_seconds(NULL, drift_turns);
+  print_message("a call took %.1f us in the beginning, %.1f us in the end\n", before * 1e6, after * 1e6);
+  assert_true(after > 1.1 * before);
+  assert_int_equal(o.verdict, LAB_SAME);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_hundred_null_comparisons),
+      cmocka_unit_test(test_five_percent_beside_a_busy_neighbour),
+      cmocka_unit_test(test_a_machine_that_slows_down),
+  };
+  return cmocka_run_group_tests(tests, set_up, NULL);
+}
