@@ -138,8 +138,13 @@ strata_status lab_side_compile(lab_side *side, const lab_toolchain *tools, strat
   memcpy(shared, side, sizeof *side);
   compile_job job = {shared, tools};
   strata_status status = st_child_run(compile_child, &job, 8 * tools->seconds, &end, err);
+  /* A source that cannot be used is a bad argument; the message is about the copy. */
+  if (status == STRATA_FORMAT && err) {
+    strata_error copy = *err;
+    status = st_error_set(err, STRATA_ARG, "%s: %s", side->given, copy.message);
+  }
   if (status == STRATA_OK && end.end != ST_CHILD_DONE)
-    status = st_error_set(err, STRATA_FORMAT, "%s: %s as it was loaded", side->given,
+    status = st_error_set(err, STRATA_ARG, "%s: %s as it was loaded", side->given,
                           end.end == ST_CHILD_HUNG ? "hung" : end.name);
   if (status == STRATA_OK) memcpy(side, shared, sizeof *side);
   st_shared_free(shared, sizeof *side);

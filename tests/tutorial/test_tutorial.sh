@@ -46,4 +46,52 @@ done
 for file in noise/report.md narrow/report.html narrow/base/gdn_scan.c swapped/report.json win/report.html; do
   if [ -s "$root/work/$file" ]; then echo "ok $file"; else echo "not ok $file is missing"; n_failed=$((n_failed + 1)); fi
 done
+
+# ---- exit codes, whatever the machine is doing -----------------------------------
+
+# expect CODE NAME WORDS...: strata lab WORDS ends with CODE.
+expect() {
+  local want=$1 name=$2 rc
+  shift 2
+  (cd "$root/work" && env -i PATH="$root/usr/bin:/usr/bin:/bin" HOME="$root/home" strata lab "$@") \
+    >"$root/out" 2>&1 </dev/null
+  rc=$?
+  if [ $rc -eq "$want" ]; then echo "ok exit code $want: $name"; return; fi
+  echo "not ok exit code $want: $name"
+  echo "# exit code $rc"
+  sed 's/^/# /' "$root/out"
+  n_failed=$((n_failed + 1))
+}
+
+cd "$root/work" || exit 1
+# A rule that four rounds satisfy on any machine, and one that no run of seconds does.
+echo '{"min_gain": 0.5, "narrow": 0.5, "min_rounds": 4, "max_rounds": 4, "max_disturbed": 1}' >easy.json
+echo '{"min_rounds": 10000, "max_rounds": 10000}' >hard.json
+echo '{"min_gian": 0.5}' >misspelt.json
+echo 'int x = ;' >broken.c
+mkdir chain && cp narrow.c chain/gdn_scan.c
+small="--T 3 --set Hk=1,Hv=2 --threads 1"
+# shellcheck disable=SC2086
+{
+  expect 0 "a verdict" ab --op gdn_scan --cand narrow.c $small --rule easy.json --report easy
+  expect 0 "its report verified" verify easy
+  expect 1 "wrong bytes" ab --op gdn_scan --cand swapped.c $small --report wrong
+  expect 3 "no verdict" ab --op gdn_scan --cand narrow.c $small --rule hard.json --deadline 4 --report hard
+  expect 0 "a report without verdict verified" verify hard
+  expect 2 "a folder that has something in it" ab --op gdn_scan --cand narrow.c $small --report easy
+  expect 2 "a shape that the op refuses" ab --op gdn_scan --cand narrow.c --T 3 --set Hk=2,Hv=3 --report none
+  expect 2 "no such parameter" ab --op gdn_scan --cand narrow.c --set Hx=2 --report none
+  expect 2 "no such op" ab --op gdn_skan --cand narrow.c --report none
+  expect 2 "no such file" ab --op gdn_scan --cand ./nothing.c --report none
+  expect 2 "the same source" ab --op gdn_scan --cand idea.c --base idea.c --report none
+  expect 2 "a rule with an unknown key" ab --op gdn_scan --cand narrow.c --rule misspelt.json --report none
+  expect 2 "no kernel" ab --op gdn_scan --cand broken.c --report none
+  echo edited >>easy/cand/gdn_scan.c
+  expect 1 "an edited report" verify easy
+  expect 0 "a chain" pipeline --cand-dir chain $small --f32 1 --rule easy.json --report chained
+  expect 0 "a chain's report verified" verify chained
+}
+if [ ! -e "$root/work/none" ]; then echo "ok nothing is left of what was refused"; else
+  echo "not ok nothing is left of what was refused"; n_failed=$((n_failed + 1))
+fi
 [ $n_failed -eq 0 ]
