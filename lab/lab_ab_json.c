@@ -62,6 +62,7 @@ static json_t *rule_json(sink *s, const lab_result *r) {
   json_t *o = json_object();
   put(s, o, "file", text(r->request->rule ? r->request->rule : "built in"));
   put(s, o, "sha256", text(r->rule.sha256));
+  put(s, o, "text", text(r->rule.text));
   put(s, o, "min_gain", number(r->rule.min_gain));
   put(s, o, "confidence", number(r->rule.confidence));
   put(s, o, "narrow", number(r->rule.narrow));

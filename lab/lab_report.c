@@ -117,6 +117,19 @@ const json_t *lab_report_buffer(const json_t *parity, const char *name) {
   return NULL;
 }
 
+strata_status lab_report_patch(const json_t *report, char **text, size_t *n_bytes,
+                               strata_error *err) {
+  lab_text t = {.err = err};
+  size_t i;
+  json_t *stage;
+  *text = NULL;
+  *n_bytes = 0;
+  ST_TRY(lab_report_check(report, err));
+  json_array_foreach(json_object_get(report, "stages"), i, stage)
+    lab_text_puts(&t, lab_json_text(stage, "diff"));
+  return lab_text_finish(&t, text, n_bytes);
+}
+
 /* ---- writing ------------------------------------------------------------------- */
 
 static strata_status write_file(const char *dir, const char *name, const char *text, size_t n_bytes,
@@ -166,5 +179,6 @@ out:
 strata_status lab_report_write(const json_t *report, const char *dir, strata_error *err) {
   ST_TRY(write_rendered(report, lab_report_markdown, dir, "report.md", err));
   ST_TRY(write_rendered(report, lab_report_html, dir, "report.html", err));
+  ST_TRY(write_rendered(report, lab_report_patch, dir, "candidate.patch", err));
   return write_sealed(report, dir, err);
 }

@@ -1,8 +1,9 @@
-/* The report of a comparison: what is in it, and the three forms it is kept in.
+/* The report of a comparison: what is in it, and the forms it is kept in.
  *
  * report.json  everything, every raw sample, and seals (lab_seal.h)
  * report.md    the tables of an audit
  * report.html  the same with plots; one file, no script, no network
+ * candidate.patch  what the candidate changes, for patch -p1 in this folder
  *
  * A report is a JSON object, version 1. Times are seconds of a batch, ratios are
  * candidate over base, so less than 1 is faster. A timing's flops, bytes and
@@ -12,7 +13,7 @@
  *   verdict, headline, reason, command [..], started, seconds
  *   machine   cpu id cpus threads level l1_bytes l2_bytes l3_bytes system strata
  *             sources_sha256
- *   rule      file sha256 min_gain confidence min_rounds max_rounds narrow disturbed
+ *   rule      file sha256 text min_gain confidence min_rounds max_rounds narrow disturbed
  *             max_disturbed (lab_rule.h)
  *   ceilings? flops_per_s, bytes_per_s {l1 l2 l3 dram}
  *   stages    [ op contract class bound? contract_text
@@ -50,8 +51,11 @@ strata_status lab_report_markdown(const json_t *report, char **text, size_t *n_b
                                   strata_error *err);
 strata_status lab_report_html(const json_t *report, char **text, size_t *n_bytes,
                               strata_error *err);
+/* The stages' differences as one patch; empty if there is none. */
+strata_status lab_report_patch(const json_t *report, char **text, size_t *n_bytes,
+                               strata_error *err);
 
-/* Writes report.json (sealed), report.md and report.html into the directory dir,
+/* Writes report.json (sealed), report.md, report.html and candidate.patch into the directory dir,
  * which exists. Each appears only once it is complete; report.json comes last, so
  * a directory that has one is whole. */
 strata_status lab_report_write(const json_t *report, const char *dir, strata_error *err);

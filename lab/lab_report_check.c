@@ -50,6 +50,7 @@ static const field machine_fields[] = {
 
 static const field rule_fields[] = {
     IN("file", TEXT, 0, 5000),         OF("sha256", HASH),
+    IN("text", TEXT, 0, LAB_RULE_BYTES_MAX - 1),
     IN("min_gain", REAL, 0.001, 0.5),  IN("confidence", REAL, 0.5, 0.999),
     IN("min_rounds", WHOLE, 1, 10000), IN("max_rounds", WHOLE, 1, 10000),
     IN("narrow", REAL, 1e-4, 0.5),     IN("disturbed", REAL, 1.1, 100),

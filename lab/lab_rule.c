@@ -8,8 +8,6 @@
 #include "core/st_mem.h"
 #include "os/st_file.h"
 
-enum { RULE_BYTES_MAX = 64 * 1024 };
-
 static const char built_in[] =
     "{\"min_gain\": 0.03, \"confidence\": 0.95, \"narrow\": 0.01, \"min_rounds\": 8,\n"
     " \"max_rounds\": 200, \"disturbed\": 3.0, \"max_disturbed\": 0.3333}\n";
@@ -46,10 +44,9 @@ static strata_status set_key(lab_rule *rule, const char *name, const char *key, 
   return STRATA_OK;
 }
 
-static strata_status parse(lab_rule *rule, const char *name, const char *text, size_t n_bytes,
-                           strata_error *err) {
+static strata_status parse_keys(lab_rule *rule, const char *name, const char *text, strata_error *err) {
   json_error_t where;
-  json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &where);
+  json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
   if (!json_is_object(root)) {
     st_error_set(err, STRATA_ARG, "%s: line %d: %s", name, root ? 1 : where.line,
                  root ? "a JSON object expected" : where.text);
@@ -60,30 +57,37 @@ static strata_status parse(lab_rule *rule, const char *name, const char *text, s
   const char *key;
   json_t *value;
   json_object_foreach(root, key, value) ST_TRY_OUT(set_key(rule, name, key, value, err));
+  if (rule->min_rounds > rule->max_rounds)
+    ST_FAIL_OUT(err, ARG, "%s: max_rounds: at least min_rounds (%d) expected", name, rule->min_rounds);
 out:
   json_decref(root);
   return status;
 }
 
-static strata_status hash_text(const char *text, size_t n_bytes, char hex[65], strata_error *err) {
+static strata_status hash_text(const char *text, char hex[65], strata_error *err) {
   strata_sha256 *hash;
   ST_TRY(strata_sha256_new(&hash, err));
-  strata_sha256_update(hash, text, n_bytes);
+  strata_sha256_update(hash, text, strlen(text));
   strata_sha256_finish(&hash, hex);
   return STRATA_OK;
 }
 
-strata_status lab_rule_read(const char *path, lab_rule *out, strata_error *err) {
+strata_status lab_rule_parse(const char *text, const char *name, lab_rule *out, strata_error *err) {
   *out = (lab_rule){0};
-  ST_TRY(parse(out, "the built-in rule", built_in, sizeof built_in - 1, err));
-  if (!path) return hash_text(built_in, sizeof built_in - 1, out->sha256, err);
+  if (strlen(text) >= sizeof out->text)
+    ST_FAIL(err, ARG, "%s: %zu bytes: at most %zu expected", name, strlen(text), sizeof out->text - 1);
+  ST_TRY(parse_keys(out, "the built-in rule", built_in, err));
+  ST_TRY(parse_keys(out, name, text, err));
+  memcpy(out->text, text, strlen(text) + 1);
+  return hash_text(text, out->sha256, err);
+}
+
+strata_status lab_rule_read(const char *path, lab_rule *out, strata_error *err) {
+  if (!path) return lab_rule_parse(built_in, "the built-in rule", out, err);
   char *text;
   size_t n_bytes;
-  ST_TRY(st_file_read(path, RULE_BYTES_MAX, &text, &n_bytes, err));
-  strata_status status = parse(out, path, text, n_bytes, err);
-  if (status == STRATA_OK) status = hash_text(text, n_bytes, out->sha256, err);
+  ST_TRY(st_file_read(path, LAB_RULE_BYTES_MAX - 1, &text, &n_bytes, err));
+  strata_status status = lab_rule_parse(text, path, out, err);
   st_free(text);
-  if (status == STRATA_OK && out->min_rounds > out->max_rounds)
-    ST_FAIL(err, ARG, "%s: max_rounds: at least min_rounds (%d) expected", path, out->min_rounds);
   return status;
 }

@@ -18,8 +18,11 @@
 
 #include "core/st_error.h"
 
+enum { LAB_RULE_BYTES_MAX = 4096 };
+
 typedef struct lab_rule {
-  char sha256[65]; /* of the rule's text */
+  char text[LAB_RULE_BYTES_MAX]; /* as it was read, with a NUL behind */
+  char sha256[65];               /* of the text */
   double min_gain, confidence, narrow, disturbed, max_disturbed;
   int32_t min_rounds, max_rounds;
 } lab_rule;
@@ -27,5 +30,8 @@ typedef struct lab_rule {
 /* path NULL: the built-in rule. ARG, naming file and key, for anything else than
  * the above. */
 strata_status lab_rule_read(const char *path, lab_rule *out, strata_error *err);
+
+/* The rule that a text makes; name is for messages. */
+strata_status lab_rule_parse(const char *text, const char *name, lab_rule *out, strata_error *err);
 
 #endif

@@ -236,18 +236,25 @@ static strata_status verify_timings(const json_t *report, lab_verify_sink *sink,
   return STRATA_OK;
 }
 
-/* A rule that is said to be the built-in one must be that one. */
+static bool equal_rules(const lab_rule *a, const lab_rule *b) {
+  return a->min_gain == b->min_gain && a->confidence == b->confidence && a->narrow == b->narrow &&
+         a->disturbed == b->disturbed && a->max_disturbed == b->max_disturbed &&
+         a->min_rounds == b->min_rounds && a->max_rounds == b->max_rounds;
+}
+
+/* The rule's numbers and hash follow from its text; one that is said to be the built-in
+ * one must be that one. */
 static strata_status verify_rule(const json_t *report, lab_verify_sink *sink, strata_error *err) {
   const json_t *stored = json_object_get(report, "rule");
-  lab_rule built_in, rule = rule_of(report);
+  const char *hash = lab_json_text(stored, "sha256");
+  lab_rule built_in, parsed, rule = rule_of(report);
   ST_TRY(lab_rule_read(NULL, &built_in, err));
-  if (strcmp(lab_json_text(stored, "file"), "built in") != 0) return STRATA_OK;
-  bool same = rule.min_gain == built_in.min_gain && rule.confidence == built_in.confidence &&
-              rule.narrow == built_in.narrow && rule.disturbed == built_in.disturbed &&
-              rule.max_disturbed == built_in.max_disturbed &&
-              rule.min_rounds == built_in.min_rounds && rule.max_rounds == built_in.max_rounds &&
-              strcmp(lab_json_text(stored, "sha256"), built_in.sha256) == 0;
-  say(sink, !same, same ? "rule: the built-in one" : "rule is not the built-in one, as it says");
+  bool said = strcmp(lab_json_text(stored, "file"), "built in") == 0;
+  strata_status status = lab_rule_parse(lab_json_text(stored, "text"), "rule", &parsed, err);
+  if (status == STRATA_NOMEM) return status;
+  bool same = status == STRATA_OK && equal_rules(&rule, &parsed) && strcmp(hash, parsed.sha256) == 0;
+  if (said && same && strcmp(hash, built_in.sha256) != 0) say(sink, true, "rule is not the built-in one, as it says");
+  else say(sink, !same, same ? "rule: what its text says" : "rule is not what its text says");
   return STRATA_OK;
 }
 
@@ -396,7 +403,8 @@ static strata_status verify_files(const char *dir, const json_t *report, lab_ver
   if (lab_report_check(report, NULL) != STRATA_OK) return STRATA_OK; /* has been said */
   ST_TRY(verify_sources(dir, report, sink, err));
   ST_TRY(verify_rendered(dir, "report.md", report, lab_report_markdown, sink, err));
-  return verify_rendered(dir, "report.html", report, lab_report_html, sink, err);
+  ST_TRY(verify_rendered(dir, "report.html", report, lab_report_html, sink, err));
+  return verify_rendered(dir, "candidate.patch", report, lab_report_patch, sink, err);
 }
 
 strata_status lab_verify(const char *dir, lab_verify_sink *sink, char **headline,

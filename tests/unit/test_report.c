@@ -250,8 +250,8 @@ static json_t *machine_json(void) {
 }
 
 static json_t *rule_json(const lab_rule *rule) {
-  return must(json_pack("{s:s,s:s,s:f,s:f,s:i,s:i,s:f,s:f,s:f}", "file", "built in", "sha256",
-                        rule->sha256, "min_gain", rule->min_gain, "confidence", rule->confidence,
+  return must(json_pack("{s:s,s:s,s:s,s:f,s:f,s:i,s:i,s:f,s:f,s:f}", "file", "built in", "sha256",
+                        rule->sha256, "text", rule->text, "min_gain", rule->min_gain, "confidence", rule->confidence,
                         "min_rounds", rule->min_rounds, "max_rounds", rule->max_rounds, "narrow",
                         rule->narrow, "disturbed", rule->disturbed, "max_disturbed",
                         rule->max_disturbed));
@@ -667,7 +667,7 @@ static void test_edits(void **state) {
                "headline: its parts give \"gdn_pre: scan_two_tokens.c is 1.05");
   expect_found(edit_hash, "stages[0].cand.sha256 was edited",
                "cand/gdn_pre.c was edited: its SHA-256 is ");
-  expect_found(edit_rule, "rule.min_gain was edited", "rule is not the built-in one");
+  expect_found(edit_rule, "rule.min_gain was edited", "rule is not what its text says");
   expect_found(edit_control, "stages[0].controls[1].got was edited",
                "control \"one bit of base's output flipped\" is marked ok");
   expect_found(edit_buffer, "stages[0].parity[3].buffers was edited",
