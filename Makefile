@@ -52,7 +52,7 @@ FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
 # ---- sources -----------------------------------------------------------------
 LIB_SRC    := $(wildcard src/*/*.c src/*/*/*.c lab/*.c)
 CLI_SRC    := $(wildcard cli/*.c)
-OP_SRC     := $(wildcard kernels/*/*_op.c)
+OP_SRC     := $(wildcard kernels/*/*_op.c kernels/*/*_cuda_plan.c)
 ORACLE_SRC := $(wildcard kernels/*/*_oracle.c)
 KERNEL_SRC := $(filter-out $(OP_SRC) $(ORACLE_SRC),$(wildcard kernels/*/*.c))
 
@@ -138,7 +138,7 @@ $(BUILD)/cli/%.o: cli/%.c
 	@echo '  CC    $@'
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(PKG_CFLAGS) -DSTRATA_DATADIR='"$(PREFIX)/share/strata"' -c -o $@ $<
 
-$(BUILD)/kernels/%_op.o: kernels/%_op.c
+$(filter %_op.o %_plan.o,$(OP_OBJ)): $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
 	$(Q)$(CC) $(BASE) $(CFLAGS) -c -o $@ $<

@@ -30,6 +30,17 @@ $(BUILD)/tests/math/test_math: $(BUILD)/tests/math/test_math.o $(MATH_OBJ) $(BUI
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LINK) -o $@ $^ -lpthread -lm
 
+# The GPU kernels as C, for the emulator.
+EMULATED_OBJ := $(patsubst %.cu,$(BUILD)/%.emulated.o,$(wildcard kernels/*/*.cu))
+$(BUILD)/kernels/%.emulated.o: kernels/%.cu
+	@mkdir -p $(@D)
+	@echo '  CC    $@'
+	$(Q)$(CC) $(BASE) $(CFLAGS) -x c -c -o $@ $<
+
+$(BUILD)/tests/cuda/test_emulated: $(BUILD)/tests/cuda/test_emulated.o $(BUILD)/tests/cuda/cuda_emulator.o $(EMULATED_OBJ) $(BUILD)/libstrata.a
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LINK) -o $@ $^ -lcmocka $(PKG_LIBS)
+
 # Each tests/fuzz/fuzz_NAME.c is a libFuzzer entry: fuzz_NAME searches (MODE=fuzz),
 # replay_NAME runs the files it is given.
 FUZZ_SRC   := $(wildcard tests/fuzz/fuzz_*.c)

@@ -221,4 +221,32 @@ typedef struct stk_op {
 #define STK_TENSOR(name_, field_, n_, dtype_, role_, fill_, low_, high_) \
   ((stk_tensor){(name_), (void **)(void *)&(field_), (size_t)(n_), (dtype_), (role_), (fill_), (low_), (high_)})
 
+/* ---- kernels for GPUs ------------------------------------------------------------ */
+
+/* How a kernel is launched: blocks in three dimensions, threads of a block, shared
+ * memory of a block, and what the source is compiled with ("-DGDN_DK=128"). */
+typedef struct stk_cuda_launch {
+  uint32_t grid[3], block, shared_bytes;
+  char options[64];
+} stk_cuda_launch;
+
+/* A kernel in CUDA C: a source that begins an entry with KC_KERNEL (common/k_cuda.h)
+ * and takes the op's args struct by value, its pointers into the device's memory. */
+typedef struct stk_cuda_kernel {
+  const char *op, *variant;
+  const char *source; /* "gdn_scan/gdn_scan_cuda.cu", below kernels/ */
+  const char *entry;
+  uint32_t contract, args_bytes;
+  stk_class numerics;
+  /* NULL, or why the kernel does not take these shapes, as one line. */
+  const char *(*plan)(const void *args, stk_cuda_launch *launch);
+} stk_cuda_kernel;
+
+/* Defines the descriptor of an entry: stk_cuda_<entry>. */
+#define STK_CUDA_KERNEL(op_, variant_, entry_, contract_, args_type_, class_, plan_)         \
+  extern const stk_cuda_kernel stk_cuda_##entry_;                                            \
+  const stk_cuda_kernel stk_cuda_##entry_ = {                                                \
+      .op = #op_, .variant = #variant_, .source = #op_ "/" #entry_ ".cu", .entry = #entry_,  \
+      .contract = (contract_), .args_bytes = sizeof(args_type_), .numerics = (class_), .plan = (plan_)}
+
 #endif

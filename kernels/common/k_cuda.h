@@ -1,0 +1,142 @@
+/* k_cuda.h -- what the CUDA kernels are written in: the part of CUDA C that is
+ * also C, so that one text runs on a GPU and, thread by thread, in the tests.
+ *
+ * Under nvcc and NVRTC every name below is the CUDA feature it is named after.
+ * Under a C compiler (tests/cuda) a block's threads are coroutines that give way
+ * in kc_sync, kc_sync_warp and kc_shuffle; copies to shared memory land when they
+ * are waited for and not before, so a wait that is missing shows.
+ *
+ *   KC_KERNEL(name, args_type, threads)  begins the body of an entry: its args
+ *                               struct, passed by value, is *a; a block has at most
+ *                               that many threads, and a processor need hold only one
+ *   KC_SHARED(type, name)       the block's shared memory, as large as the launch
+ *                               says, aligned to 16 bytes
+ *   KC_UNROLL                   before a loop whose arrays must stay in registers
+ *   kc_thread, kc_block, kc_block_y, kc_block_z   indices
+ *   kc_sync                     barrier of the block
+ *   kc_sync_warp                barrier of the warp, orders shared memory
+ *   kc_shuffle(v, lane)         v of another lane of the warp; all lanes call it
+ *   kc_shuffle_xor(v, mask), kc_any(condition)
+ *   kc_copy4, kc_copy8, kc_copy16(to, from)  bytes from global to shared memory,
+ *                               in the background; to and from aligned to them
+ *   kc_copy_commit, kc_copy_wait(n)  the copies of a thread are committed in groups;
+ *                               wait leaves at most n groups unfinished (n constant)
+ *   kc_load4, kc_store4         four floats at an address aligned to 16 bytes
+ *
+ * A kernel uses one-dimensional blocks of whole warps of 32. */
+#ifndef K_CUDA_H
+#define K_CUDA_H
+
+#include <strata/kernel.h>
+
+#include "common/k_math.h"
+
+typedef struct kc4 {
+  float v[4];
+} kc4;
+
+#ifdef __CUDACC__
+
+#define KC_INLINE static __device__ __forceinline__
+#define KC_KERNEL_(name, args_type, threads)                                                      \
+  KC_INLINE void name##_block(const args_type *a);                                                \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ args_type args) { \
+    name##_block(&args);                                                                          \
+  }                                                                                               \
+  KC_INLINE void name##_block(const args_type *a)
+#define KC_SHARED(type, name)                          \
+  extern __shared__ __align__(16) unsigned char kc_shared_memory[]; \
+  type *name = (type *)kc_shared_memory
+#define KC_UNROLL _Pragma("unroll")
+#define KC_RESTRICT __restrict__
+#define kc_thread ((int)threadIdx.x)
+#define kc_block ((int)blockIdx.x)
+#define kc_block_y ((int)blockIdx.y)
+#define kc_block_z ((int)blockIdx.z)
+
+KC_INLINE void kc_sync(void) { __syncthreads(); }
+KC_INLINE void kc_sync_warp(void) { __syncwarp(); }
+KC_INLINE float kc_shuffle(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+KC_INLINE float kc_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+KC_INLINE int kc_any(int condition) { return __any_sync(0xffffffffu, condition); }
+
+KC_INLINE kc4 kc_load4(const float *p) {
+  float4 f = *(const float4 *)p;
+  kc4 r = {{f.x, f.y, f.z, f.w}};
+  return r;
+}
+KC_INLINE void kc_store4(float *p, kc4 f) { *(float4 *)p = make_float4(f.v[0], f.v[1], f.v[2], f.v[3]); }
+
+KC_INLINE void kc_copy4(void *to, const void *from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+KC_INLINE void kc_copy8(void *to, const void *from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+KC_INLINE void kc_copy16(void *to, const void *from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+KC_INLINE void kc_copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#define kc_copy_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+#else
+
+#define KC_INLINE static inline __attribute__((always_inline, unused))
+#define KC_KERNEL_(name, args_type, threads)       \
+  KC_INLINE void name##_block(const args_type *a); \
+  void name(const void *args);                     \
+  void name(const void *args) { name##_block(args); } \
+  KC_INLINE void name##_block(const args_type *a)
+#define KC_SHARED(type, name) type *name = (type *)kc_emulator.shared
+#define KC_UNROLL
+#define KC_RESTRICT restrict
+#define kc_thread (kc_emulator.thread)
+#define kc_block (kc_emulator.block[0])
+#define kc_block_y (kc_emulator.block[1])
+#define kc_block_z (kc_emulator.block[2])
+
+/* The running thread. */
+typedef struct kc_emulator_state {
+  int thread, block[3];
+  void *shared;
+} kc_emulator_state;
+extern kc_emulator_state kc_emulator;
+
+void kc_sync(void);
+void kc_sync_warp(void);
+float kc_shuffle(float v, int lane);
+float kc_shuffle_xor(float v, int mask);
+int kc_any(int condition);
+void kc_emulator_aligned(const void *p, int n_bytes);
+void kc_emulator_copy(void *to, const void *from, int n_bytes);
+void kc_copy_commit(void);
+void kc_copy_wait(int n);
+
+KC_INLINE void kc_copy4(void *to, const void *from) { kc_emulator_copy(to, from, 4); }
+KC_INLINE void kc_copy8(void *to, const void *from) { kc_emulator_copy(to, from, 8); }
+KC_INLINE void kc_copy16(void *to, const void *from) { kc_emulator_copy(to, from, 16); }
+
+KC_INLINE kc4 kc_load4(const float *p) {
+  kc4 r;
+  kc_emulator_aligned(p, 16);
+  memcpy(&r, p, sizeof r);
+  return r;
+}
+KC_INLINE void kc_store4(float *p, kc4 f) {
+  kc_emulator_aligned(p, 16);
+  memcpy(p, &f, sizeof f);
+}
+
+#endif
+
+#define KC_KERNEL(name, args_type, threads) KC_KERNEL_(name, args_type, threads)
+#define kc_lane (kc_thread & 31)
+#define kc_warp (kc_thread >> 5)
+
+/* The sum of a tree32 whose lanes are the warp's: by halves, the same in all. */
+KC_INLINE float kc_lanes_sum(float lane) {
+  KC_UNROLL for (int half = 16; half; half /= 2) lane = lane + kc_shuffle_xor(lane, half);
+  return lane;
+}
+
+#endif

@@ -1,0 +1,558 @@
+/* gdn_scan_warp.h -- the body of the gdn_scan kernels for GPUs: the state lives in
+ * registers for the whole window.
+ *
+ * A warp owns 8 * GDN_COLS columns of a head. Lane 8 * b + n holds the rows of
+ * block b (a quarter of Dk, one chain of the order rows4) of columns n, n + 8, ...;
+ * so a chain never leaves its lane, and eight neighbouring lanes read the same 16
+ * bytes of a key, which shared memory serves as one. The keys of the pair before
+ * stay in registers too.
+ *
+ * GDN_WARPS such warps of one key head and one more warp make a block. That warp
+ * copies tokens to shared memory GDN_PREFETCH stages of GDN_PAIRS pairs ahead, and
+ * follows the scalars (c, s, c1), which depend on the gates alone: per pair it
+ * leaves a record with everything that is the same for all columns.
+ *
+ * A pair has two halves. First the waiting update and the sums with k, then the
+ * sums with q. The deltas need the sums with k only: reducing these over the
+ * blocks and two divisions, some 130 cycles of latency, happen while the sums with
+ * q are made, and the reduction of those while the next pair's keys are used.
+ * Branches would keep the compiler from mixing the two, so there is none between.
+ *
+ * A source defines before it includes this:
+ *   GDN_ENTRY     the kernel's name
+ *   GDN_COLS      columns of a lane: 1, 2 or 4
+ *   GDN_WARPS     computing warps of a block; whole tiles of columns together, and
+ *                 GDN_WARPS * GDN_PAIRS at most 32
+ *   GDN_PAIRS     pairs of a stage
+ *   GDN_PREFETCH  stages ahead: 1 or 2
+ * and whoever compiles it GDN_DK; without it Dk is a run-time value, for tests. */
+#include "common/k_cuda.h"
+#include "gdn_scan/gdn_scan.h"
+
+#ifdef GDN_DK
+#define ROWS (GDN_DK / 4)
+#define ROWS_MAX (GDN_DK / 4)
+#else
+#define ROWS (a->k_dim / 4)
+#define ROWS_MAX 64
+#endif
+
+enum {
+  COLS = GDN_COLS,
+  WARP_COLUMNS = 8 * COLS,
+  STAGES = GDN_PREFETCH + 1,
+  STAGE_TOKENS = 2 * GDN_PAIRS,
+  /* Floats between the blocks of a row in shared memory beyond their rows: the four
+   * addresses of a warp's load then lie in different banks. */
+  BLOCK_PAD = 4,
+  DOTS = 4,   /* floats for kq, kk, kkq of a token */
+  RECORD = 20 /* floats of a pair's record */
+};
+
+/* What a record holds. */
+enum {
+  R_MINUS_C1, R_C1, R_BETA_EVEN, R_KQ_EVEN, /* even token */
+  R_A_ODD, R_MINUS_C2, R_C2, R_MINUS_KK,    /* odd token */
+  R_BETA_ODD, R_KQ_ODD, R_KKQ, R_S,         /* S: X is multiplied by it first */
+  R_D1, R_D2, R_INV_D1, R_INV_D2,           /* what the waiting deltas are divided by */
+  R_KEEP, R_SAFE                            /* 0 or 1 */
+};
+
+/* A lane's part of the state: rows of its block, columns n, n + 8, ... */
+typedef struct part {
+  float x[ROWS_MAX][COLS];
+  float k1[ROWS_MAX], k2[ROWS_MAX]; /* keys of the two tokens before */
+  float d1[COLS], d2[COLS];         /* what waits */
+} part;
+
+/* A warp's columns, and where its lane stands in them. */
+typedef struct unit {
+  float *tile; /* row 0 of the first tile */
+  const float *kn, *qn, *dots, *gb, *v; /* of token 0; v at the first column */
+  float *o;
+  int block, n; /* lane = 8 * block + n */
+  int own;      /* the lane finishes column n + 8 * own */
+  int in_tile;  /* the unit's first column in its first tile: 0 or 8 */
+} unit;
+
+/* One stage of shared memory, in floats. */
+typedef struct stage {
+  float *k, *q, *v, *gb, *dots, *record;
+} stage;
+
+KC_INLINE int row_floats(int rows) { return 4 * (rows + BLOCK_PAD); }
+
+KC_INLINE int stage_floats(int rows) {
+  return STAGE_TOKENS * (2 * row_floats(rows) + DOTS + GDN_WARPS * (WARP_COLUMNS + 2)) +
+         GDN_WARPS * GDN_PAIRS * RECORD;
+}
+
+KC_INLINE stage stage_at(float *shared, int index, int rows) {
+  stage s;
+  s.k = shared + index * stage_floats(rows);
+  s.q = s.k + STAGE_TOKENS * row_floats(rows);
+  s.v = s.q + STAGE_TOKENS * row_floats(rows);
+  s.record = s.v + STAGE_TOKENS * GDN_WARPS * WARP_COLUMNS;
+  s.dots = s.record + GDN_WARPS * GDN_PAIRS * RECORD;
+  s.gb = s.dots + STAGE_TOKENS * DOTS;
+  return s;
+}
+
+/* Column n + 8 * c of a row, in a tile that may be the second. */
+KC_INLINE float *cell(const unit *u, int rows, int row, int c) {
+  const int column = u->in_tile + u->n + 8 * c, tile_floats = (4 * rows + STK_GDN_TILE_ROWS) * STK_GDN_TILE;
+  return u->tile + column / STK_GDN_TILE * tile_floats + row * STK_GDN_TILE + column % STK_GDN_TILE;
+}
+
+/* ---- sums over the blocks ------------------------------------------------------ */
+
+/* rows4's (b0 + b1) + (b2 + b3) of the lane's own column: lanes 8 and 16 apart hold
+ * the other blocks, and each sends what the other one owns. */
+KC_INLINE float over_blocks(const unit *u, const float sum[COLS]) {
+  const int odd = u->block & 1;
+#if GDN_COLS == 1
+  float total = sum[0] + kc_shuffle_xor(sum[0], 8);
+  (void)odd;
+  return total + kc_shuffle_xor(total, 16);
+#elif GDN_COLS == 2
+  float total = (odd ? sum[1] : sum[0]) + kc_shuffle_xor(odd ? sum[0] : sum[1], 8);
+  return total + kc_shuffle_xor(total, 16);
+#else
+  const int high = u->block >> 1;
+  float low = (odd ? sum[1] : sum[0]) + kc_shuffle_xor(odd ? sum[0] : sum[1], 8);
+  float top = (odd ? sum[3] : sum[2]) + kc_shuffle_xor(odd ? sum[2] : sum[3], 8);
+  return (high ? top : low) + kc_shuffle_xor(high ? low : top, 16);
+#endif
+}
+
+/* The reverse: every column's value from the lanes that own it. */
+KC_INLINE void to_columns(const unit *u, float own, float all[COLS]) {
+  const int odd = u->block & 1;
+#if GDN_COLS == 1
+  (void)odd;
+  all[0] = own;
+#else
+  float other = kc_shuffle_xor(own, 8);
+  float even_column = odd ? other : own, odd_column = odd ? own : other;
+#if GDN_COLS == 2
+  all[0] = even_column;
+  all[1] = odd_column;
+#else
+  const int high = u->block >> 1;
+  float far_even = kc_shuffle_xor(even_column, 16), far_odd = kc_shuffle_xor(odd_column, 16);
+  all[0] = high ? far_even : even_column;
+  all[1] = high ? far_odd : odd_column;
+  all[2] = high ? even_column : far_even;
+  all[3] = high ? odd_column : far_odd;
+#endif
+#endif
+}
+
+/* ---- division by c -------------------------------------------------------------- */
+
+/* a / c for |a| in [2^-90, 2^90] and c in [2^-30, 2^30], correctly rounded, with
+ * y = 1 / c correctly rounded: the first correction brings the quotient within
+ * one ulp, after the second it is the nearest (Markstein's theorem; the remainders
+ * are exact in this range). */
+KC_INLINE float divide_near(float a, float c, float y) {
+  float q = a * y;
+  q = ks_fma(ks_fma(-q, c, a), y, q);
+  return ks_fma(ks_fma(-q, c, a), y, q);
+}
+
+KC_INLINE int is_near(float a) {
+  unsigned exponent = ((unsigned)ks_bits(a) >> 23) & 0xffu;
+  return exponent - (127u - 90u) < 180u;
+}
+
+KC_INLINE int c_is_safe(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
+
+/* ---- one token, keys and queries from global memory ------------------------------ */
+
+KC_INLINE void scale(part *p, float s, int rows) {
+  KC_UNROLL for (int i = 0; i < rows; ++i)
+    KC_UNROLL for (int c = 0; c < COLS; ++c) p->x[i][c] = s * p->x[i][c];
+}
+
+KC_INLINE void update(part *p, int rows) {
+  KC_UNROLL for (int i = 0; i < rows; ++i)
+    KC_UNROLL for (int c = 0; c < COLS; ++c)
+      p->x[i][c] = ks_fma(p->k2[i], p->d2[c], ks_fma(p->k1[i], p->d1[c], p->x[i][c]));
+}
+
+/* The sums with one vector, over the block. */
+KC_INLINE float sum_global(const part *p, const unit *u, const float *vector, int rows) {
+  float sum[COLS];
+  KC_UNROLL for (int c = 0; c < COLS; ++c) sum[c] = 0.0f;
+  KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
+    kc4 e = kc_load4(vector + u->block * rows + 4 * g);
+    KC_UNROLL for (int j = 0; j < 4; ++j)
+      KC_UNROLL for (int c = 0; c < COLS; ++c) sum[c] = ks_fma(p->x[4 * g + j][c], e.v[j], sum[c]);
+  }
+  return over_blocks(u, sum);
+}
+
+KC_INLINE void load_key(float *key, const unit *u, const float *row, int rows) {
+  KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
+    kc4 e = kc_load4(row + u->block * rows + 4 * g);
+    KC_UNROLL for (int j = 0; j < 4; ++j) key[4 * g + j] = e.v[j];
+  }
+}
+
+/* The scalars of the contract, as a warp carries them. */
+typedef struct scalars {
+  float c, s, c1;
+} scalars;
+
+/* The odd token's step of the scalars. */
+KC_INLINE void follow(scalars *sc, float c2) {
+  const int keep = c2 >= STK_GDN_C_MIN;
+  sc->s = keep ? 1.0f : c2;
+  sc->c = keep ? c2 : 1.0f;
+}
+
+/* What an odd token leaves for the next pair, by plain divisions. */
+KC_INLINE void leave(part *p, const unit *u, float half, float w, float delta, float c1, float c2) {
+  const int keep = c2 >= STK_GDN_C_MIN;
+  to_columns(u, keep ? half / c1 : w, p->d1);
+  to_columns(u, keep ? delta / c2 : delta, p->d2);
+}
+
+/* An odd token that begins a window: what waits is half a pair. */
+KC_INLINE void odd_alone(part *p, const unit *u, scalars *sc, float half, int rows) {
+  const int column = u->n + 8 * u->own;
+  const float *gb = u->gb, *dots = u->dots;
+  float sum_p = sum_global(p, u, u->kn, rows), sum_r = sum_global(p, u, u->qn, rows);
+  float c2 = sc->c1 * gb[0], w = gb[0] * half;
+  float delta = gb[1] * ks_fma(-dots[1], w, ks_fma(-c2, sum_p, u->v[column]));
+  float o = ks_fma(dots[0], delta, ks_fma(dots[2], w, c2 * sum_r));
+  if (u->block < COLS) u->o[column] = o;
+  leave(p, u, half, w, delta, sc->c1, c2);
+  follow(sc, c2);
+}
+
+/* An even token that ends a window. Returns half of the lane's own column. */
+KC_INLINE float even_alone(part *p, const unit *u, scalars *sc, int64_t t, int64_t dv, int rows) {
+  const int64_t dk = 4 * rows, column = u->n + 8 * u->own;
+  const float *gb = u->gb + 2 * t, *dots = u->dots + 3 * t;
+  if (sc->s != 1.0f) scale(p, sc->s, rows);
+  update(p, rows);
+  float sum_p = sum_global(p, u, u->kn + t * dk, rows), sum_r = sum_global(p, u, u->qn + t * dk, rows);
+  sc->c1 = sc->c * gb[0];
+  float half = gb[1] * ks_fma(-sc->c1, sum_p, u->v[t * dv + column]);
+  float o = ks_fma(dots[0], half, sc->c1 * sum_r);
+  if (u->block < COLS) u->o[t * dv + column] = o;
+  return half;
+}
+
+/* ---- pairs, from shared memory --------------------------------------------------- */
+
+/* A pair whose output is not written yet: the lane's sums with q, and of its own
+ * column what the output is made of. */
+typedef struct pending {
+  float r_even[COLS], r_odd[COLS];
+  float half, w, delta, c1, c2, kq_even, kq_odd, kkq;
+  float *o;   /* the even token's */
+  int stores; /* this lane writes it */
+} pending;
+
+KC_INLINE void write_output(const unit *u, const pending *y, int64_t dv) {
+  float even = ks_fma(y->kq_even, y->half, y->c1 * over_blocks(u, y->r_even));
+  float odd = ks_fma(y->kq_odd, y->delta, ks_fma(y->kkq, y->w, y->c2 * over_blocks(u, y->r_odd)));
+  if (y->stores) y->o[0] = even;
+  if (y->stores) y->o[dv] = odd;
+}
+
+/* Updates X, takes in the pair's keys and gives its sums with them. k is the even
+ * token's key in shared memory at the lane's block. */
+KC_INLINE void keys(part *p, const float *k, int rows, float p_even[COLS], float p_odd[COLS]) {
+  KC_UNROLL for (int c = 0; c < COLS; ++c) p_even[c] = p_odd[c] = 0.0f;
+  KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
+    KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i)
+      KC_UNROLL for (int c = 0; c < COLS; ++c)
+        p->x[i][c] = ks_fma(p->k2[i], p->d2[c], ks_fma(p->k1[i], p->d1[c], p->x[i][c]));
+    kc4 even = kc_load4(k + 4 * g), odd = kc_load4(k + row_floats(rows) + 4 * g);
+    KC_UNROLL for (int j = 0; j < 4; ++j) {
+      const int i = 4 * g + j;
+      p->k1[i] = even.v[j];
+      p->k2[i] = odd.v[j];
+      KC_UNROLL for (int c = 0; c < COLS; ++c) p_even[c] = ks_fma(p->x[i][c], even.v[j], p_even[c]);
+      KC_UNROLL for (int c = 0; c < COLS; ++c) p_odd[c] = ks_fma(p->x[i][c], odd.v[j], p_odd[c]);
+    }
+  }
+}
+
+KC_INLINE void queries(const part *p, const float *q, int rows, pending *y) {
+  KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = y->r_odd[c] = 0.0f;
+  KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
+    kc4 even = kc_load4(q + 4 * g), odd = kc_load4(q + row_floats(rows) + 4 * g);
+    KC_UNROLL for (int j = 0; j < 4; ++j) {
+      const int i = 4 * g + j;
+      KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = ks_fma(p->x[i][c], even.v[j], y->r_even[c]);
+      KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_odd[c] = ks_fma(p->x[i][c], odd.v[j], y->r_odd[c]);
+    }
+  }
+}
+
+/* Pair m of a stage. y is the pair before, and becomes this one. */
+KC_INLINE void pair(part *p, const unit *u, const stage *s, int m, float *o, int64_t dv, int rows,
+                    pending *y) {
+  const float *record = s->record + (kc_warp * GDN_PAIRS + m) * RECORD;
+  const int at = 2 * m * row_floats(rows) + u->block * (rows + BLOCK_PAD);
+  const float *v = s->v + (kc_warp * STAGE_TOKENS + 2 * m) * WARP_COLUMNS + u->n + 8 * u->own;
+  const kc4 even = kc_load4(record), odd = kc_load4(record + 4), both = kc_load4(record + 8);
+  const kc4 divisors = kc_load4(record + 12);
+  const int keep = record[R_KEEP] != 0.0f, safe = record[R_SAFE] != 0.0f;
+  float p_even[COLS], p_odd[COLS];
+  if (both.v[3] != 1.0f) scale(p, both.v[3], rows);
+  keys(p, s->k + at, rows, p_even, p_odd);
+  write_output(u, y, dv);
+  y->o = o;
+  y->stores = u->block < COLS;
+  y->c1 = even.v[1];
+  y->kq_even = even.v[3];
+  y->c2 = odd.v[2];
+  y->kq_odd = both.v[1];
+  y->kkq = both.v[2];
+  y->half = even.v[2] * ks_fma(even.v[0], over_blocks(u, p_even), v[0]);
+  y->w = odd.v[0] * y->half;
+  float rest = ks_fma(odd.v[1], over_blocks(u, p_odd), v[WARP_COLUMNS]);
+  y->delta = both.v[0] * ks_fma(odd.v[3], y->w, rest);
+  float top = keep ? y->half : y->w;
+  to_columns(u, divide_near(top, divisors.v[0], divisors.v[2]), p->d1);
+  to_columns(u, divide_near(y->delta, divisors.v[1], divisors.v[3]), p->d2);
+  queries(p, s->q + at, rows, y);
+  if (kc_any(!(safe & is_near(top) & is_near(y->delta)))) leave(p, u, y->half, y->w, y->delta, y->c1, y->c2);
+}
+
+/* ---- a block ------------------------------------------------------------------------ */
+
+/* Unit `index` of key head kh: columns WARP_COLUMNS * index on of its value heads. */
+KC_INLINE unit unit_at(const stk_gdn_scan_args *a, int64_t kh, int64_t index, int rows) {
+  const int64_t T = a->n_tokens, dk = 4 * rows, dv = a->v_dim;
+  const int64_t h = kh * (a->v_heads / a->k_heads) + index * WARP_COLUMNS / dv;
+  const int64_t column = index * WARP_COLUMNS % dv;
+  const int64_t tile_floats = (dk + STK_GDN_TILE_ROWS) * STK_GDN_TILE;
+  unit u;
+  u.tile = a->state + (h * (dv / STK_GDN_TILE) + column / STK_GDN_TILE) * tile_floats;
+  u.kn = a->kn + (kh * (T + 2) + 2) * dk;
+  u.qn = a->qn + kh * T * dk;
+  u.dots = a->kq + kh * T * 3;
+  u.gb = a->gb + h * T * 2;
+  u.v = a->vc + h * T * dv + column;
+  u.o = a->o + h * T * dv + column;
+  u.in_tile = (int)(column % STK_GDN_TILE);
+  u.block = kc_lane / 8;
+  u.n = kc_lane % 8;
+  u.own = u.block % COLS;
+  return u;
+}
+
+KC_INLINE float *scalar_row(const unit *u, int rows) {
+  return u->tile + (4 * rows + STK_GDN_ROW_SCALARS) * STK_GDN_TILE;
+}
+
+KC_INLINE scalars load_scalars(const unit *u, int rows) {
+  const float *row = scalar_row(u, rows);
+  scalars sc = {row[STK_GDN_C], row[STK_GDN_S], row[STK_GDN_C1]};
+  if (sc.c == 0.0f) sc.c = sc.s = 1.0f;
+  return sc;
+}
+
+/* The scalars of a tile belong to whoever has its last column. */
+KC_INLINE void store_scalars(const unit *u, int rows, scalars sc) {
+  const int tile = kc_lane, n_tiles = (u->in_tile + WARP_COLUMNS) / STK_GDN_TILE;
+  if (tile >= n_tiles) return;
+  float *row = scalar_row(u, rows) + tile * (4 * rows + STK_GDN_TILE_ROWS) * STK_GDN_TILE;
+  row[STK_GDN_C] = sc.c;
+  row[STK_GDN_S] = sc.s;
+  row[STK_GDN_C1] = sc.c1;
+}
+
+KC_INLINE void load_state(part *p, const unit *u, int rows) {
+  KC_UNROLL for (int i = 0; i < rows; ++i)
+    KC_UNROLL for (int c = 0; c < COLS; ++c) p->x[i][c] = *cell(u, rows, u->block * rows + i, c);
+  KC_UNROLL for (int c = 0; c < COLS; ++c) {
+    p->d1[c] = *cell(u, rows, 4 * rows + STK_GDN_ROW_D1, c);
+    p->d2[c] = *cell(u, rows, 4 * rows + STK_GDN_ROW_D2, c);
+  }
+}
+
+KC_INLINE void store_state(const part *p, const unit *u, float half, int rows) {
+  KC_UNROLL for (int i = 0; i < rows; ++i)
+    KC_UNROLL for (int c = 0; c < COLS; ++c) *cell(u, rows, u->block * rows + i, c) = p->x[i][c];
+  KC_UNROLL for (int c = 0; c < COLS; ++c)
+    if (u->block == 0) {
+      *cell(u, rows, 4 * rows + STK_GDN_ROW_D1, c) = p->d1[c];
+      *cell(u, rows, 4 * rows + STK_GDN_ROW_D2, c) = p->d2[c];
+    }
+  if (u->block < COLS) *cell(u, rows, 4 * rows + STK_GDN_ROW_HALF, u->own) = half;
+}
+
+/* What a block does: units first .. first + n_units - 1 of key head kh; an odd
+ * token, pairs from t0 on, an even token. */
+typedef struct job {
+  const stk_gdn_scan_args *a;
+  float *shared;
+  int64_t kh, first, t0, n_pairs;
+  int n_units, odd_first, even_last;
+} job;
+
+/* ---- the copying warp -------------------------------------------------------------- */
+
+/* Copies n rows of Dk floats, each in its four blocks. */
+KC_INLINE void copy_rows(float *to, const float *from, int n, int rows) {
+  const int row_pieces = rows, block_pieces = rows / 4; /* of 16 bytes */
+  for (int i = kc_lane; i < n * row_pieces; i += 32) {
+    int t = i / row_pieces, piece = i % row_pieces;
+    kc_copy16(to + t * row_floats(rows) + piece / block_pieces * (rows + BLOCK_PAD) + piece % block_pieces * 4,
+              from + (int64_t)4 * i);
+  }
+}
+
+KC_INLINE void copy_stage(const job *w, int64_t index, int rows) {
+  const int64_t t = w->t0 + index * STAGE_TOKENS, left = 2 * w->n_pairs - index * STAGE_TOKENS;
+  const int64_t dv = w->a->v_dim;
+  const int n = left < STAGE_TOKENS ? (int)left : STAGE_TOKENS;
+  const stage s = stage_at(w->shared, (int)(index % STAGES), rows);
+  const unit u = unit_at(w->a, w->kh, w->first, rows);
+  if (n <= 0) return;
+  copy_rows(s.k, u.kn + t * 4 * rows, n, rows);
+  copy_rows(s.q, u.qn + t * 4 * rows, n, rows);
+  for (int i = kc_lane; i < 3 * n; i += 32) kc_copy4(s.dots + i / 3 * DOTS + i % 3, u.dots + 3 * t + i);
+  for (int k = 0; k < w->n_units; ++k) {
+    const unit uk = unit_at(w->a, w->kh, w->first + k, rows);
+    for (int i = kc_lane; i < n * (WARP_COLUMNS / 4); i += 32) {
+      int token = i / (WARP_COLUMNS / 4), piece = i % (WARP_COLUMNS / 4);
+      kc_copy16(s.v + (k * STAGE_TOKENS + token) * WARP_COLUMNS + 4 * piece,
+                uk.v + (t + token) * dv + 4 * piece);
+    }
+    for (int i = kc_lane; i < n; i += 32) kc_copy8(s.gb + (k * STAGE_TOKENS + i) * 2, uk.gb + 2 * (t + i));
+  }
+}
+
+/* Follows the scalars of a warp over a stage (of which this lane knows pair own) and
+ * leaves that pair's record. */
+KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scalars *sc) {
+  const float *gb = s->gb + warp * STAGE_TOKENS * 2, *token = gb + 4 * own;
+  const float *dots = s->dots + 2 * own * DOTS;
+  float *record = s->record + (warp * GDN_PAIRS + own) * RECORD;
+  float s_own = 1.0f, c1_own = 0.0f, c2_own = 0.0f;
+  for (int m = 0; m < n_pairs; ++m) {
+    const float c1 = sc->c * gb[4 * m], c2 = c1 * gb[4 * m + 2];
+    if (m == own) {
+      s_own = sc->s;
+      c1_own = c1;
+      c2_own = c2;
+    }
+    follow(sc, c2);
+  }
+  if (own >= n_pairs) return;
+  record[R_MINUS_C1] = -c1_own;
+  record[R_C1] = c1_own;
+  record[R_BETA_EVEN] = token[1];
+  record[R_KQ_EVEN] = dots[0];
+  record[R_A_ODD] = token[2];
+  record[R_MINUS_C2] = -c2_own;
+  record[R_C2] = c2_own;
+  record[R_MINUS_KK] = -dots[DOTS + 1];
+  record[R_BETA_ODD] = token[3];
+  record[R_KQ_ODD] = dots[DOTS];
+  record[R_KKQ] = dots[DOTS + 2];
+  record[R_S] = s_own;
+  const int keep = c2_own >= STK_GDN_C_MIN;
+  const float d1 = keep ? c1_own : 1.0f, d2 = keep ? c2_own : 1.0f;
+  record[R_D1] = d1;
+  record[R_D2] = d2;
+  record[R_INV_D1] = 1.0f / d1;
+  record[R_INV_D2] = 1.0f / d2;
+  record[R_KEEP] = keep ? 1.0f : 0.0f;
+  record[R_SAFE] = c_is_safe(d1) && c_is_safe(d2) ? 1.0f : 0.0f;
+}
+
+/* Before barrier n stage n is ready; behind it the others have left stage n - 1, so
+ * its memory takes stage n - 1 + STAGES. */
+KC_INLINE void feed(const job *w, int rows) {
+  const int64_t n_stages = (w->n_pairs + GDN_PAIRS - 1) / GDN_PAIRS;
+  const int warp = kc_lane / GDN_PAIRS, own = kc_lane % GDN_PAIRS;
+  const unit u = unit_at(w->a, w->kh, w->first + (warp < w->n_units ? warp : 0), rows);
+  scalars sc = load_scalars(&u, rows);
+  if (w->odd_first) follow(&sc, sc.c1 * u.gb[0]);
+  kc_sync();
+  for (int64_t n = 0; n < STAGES - 1; ++n) {
+    copy_stage(w, n, rows);
+    kc_copy_commit();
+  }
+  for (int64_t n = 0; n < n_stages; ++n) {
+    const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
+    const int64_t left = w->n_pairs - n * GDN_PAIRS;
+    kc_copy_wait(STAGES - 2);
+    kc_sync_warp();
+    if (warp < w->n_units) write_record(&s, warp, own, left < GDN_PAIRS ? (int)left : GDN_PAIRS, &sc);
+    kc_sync();
+    copy_stage(w, n + STAGES - 1, rows);
+    kc_copy_commit();
+  }
+}
+
+/* ---- a computing warp ---------------------------------------------------------------- */
+
+KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, scalars *sc, float *half) {
+  const int64_t dv = w->a->v_dim;
+  pending y;
+  KC_UNROLL for (int c = 0; c < COLS; ++c) y.r_even[c] = y.r_odd[c] = 0.0f;
+  y.half = y.w = y.delta = y.c1 = y.c2 = y.kq_even = y.kq_odd = y.kkq = 0.0f;
+  y.o = u->o;
+  y.stores = 0;
+  float *o = u->o + w->t0 * dv + u->n + 8 * u->own;
+  for (int64_t first = 0, n = 0; first < w->n_pairs; first += GDN_PAIRS, ++n) {
+    const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
+    const int n_here = w->n_pairs - first < GDN_PAIRS ? (int)(w->n_pairs - first) : GDN_PAIRS;
+    kc_sync();
+    for (int m = 0; m < n_here; ++m, o += 2 * dv) pair(p, u, &s, m, o, dv, rows, &y);
+  }
+  if (w->n_pairs == 0) return;
+  write_output(u, &y, dv);
+  *half = y.half;
+  follow(sc, y.c2);
+  sc->c1 = y.c1;
+}
+
+KC_INLINE void compute(const job *w, int rows) {
+  const unit u = unit_at(w->a, w->kh, w->first + kc_warp, rows);
+  const int64_t dv = w->a->v_dim;
+  part p;
+  scalars sc = load_scalars(&u, rows);
+  float half = *cell(&u, rows, 4 * rows + STK_GDN_ROW_HALF, u.own);
+  load_state(&p, &u, rows);
+  /* All of a tile's scalars are read before any are written. */
+  kc_sync();
+  if (w->odd_first) odd_alone(&p, &u, &sc, half, rows);
+  load_key(p.k1, &u, u.kn + (w->t0 - 2) * 4 * rows, rows);
+  load_key(p.k2, &u, u.kn + (w->t0 - 1) * 4 * rows, rows);
+  compute_pairs(&p, &u, w, rows, &sc, &half);
+  if (w->even_last) half = even_alone(&p, &u, &sc, w->a->n_tokens - 1, dv, rows);
+  store_state(&p, &u, half, rows);
+  store_scalars(&u, rows, sc);
+}
+
+/* Grid: blocks of units, key heads. */
+KC_KERNEL(GDN_ENTRY, stk_gdn_scan_args, 32 * (GDN_WARPS + 1)) {
+  const int rows = ROWS;
+  const int64_t n_units = (int64_t)(a->v_heads / a->k_heads) * a->v_dim / WARP_COLUMNS;
+  KC_SHARED(float, shared);
+  job w;
+  w.a = a;
+  w.shared = shared;
+  w.kh = kc_block_y;
+  w.first = (int64_t)kc_block * GDN_WARPS;
+  w.n_units = n_units - w.first < GDN_WARPS ? (int)(n_units - w.first) : GDN_WARPS;
+  w.odd_first = a->pos0 & 1;
+  w.t0 = w.odd_first;
+  w.n_pairs = (a->n_tokens - w.t0) / 2;
+  w.even_last = (int)((a->n_tokens - w.t0) & 1);
+  if (kc_warp == GDN_WARPS) feed(&w, rows);
+  else if (kc_warp < w.n_units) compute(&w, rows);
+  else
+    for (int64_t n = -1; n < (w.n_pairs + GDN_PAIRS - 1) / GDN_PAIRS; ++n) kc_sync();
+}

@@ -1,0 +1,201 @@
+/* Threads of a block as coroutines (ucontext). A thread runs until it waits; when
+ * nobody can run, a warp whose lanes all wait in one exchange goes on, or the block
+ * whose threads all wait in the barrier. */
+#include "tests/cuda/cuda_emulator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "common/k_cuda.h"
+
+enum { THREADS_MAX = 1024, STACK_BYTES = 128 << 10, COPIES_MAX = 4096, LANES = 32, POISON = 0xc3 };
+
+typedef enum wait { READY, WAIT_BLOCK, WAIT_WARP, WAIT_SHUFFLE, WAIT_XOR, WAIT_ANY, DONE } wait;
+
+typedef struct copy {
+  void *to;
+  const void *from;
+  int n_bytes, group;
+} copy;
+
+typedef struct thread {
+  ucontext_t context;
+  wait waits;
+  float value;
+  int operand; /* lane, mask or condition */
+  int n_copies, group;
+  copy copies[COPIES_MAX];
+} thread;
+
+static struct {
+  ucontext_t scheduler;
+  thread *threads;
+  char *stacks;
+  int running;
+  cuda_entry *entry;
+  const void *args;
+  char error[200];
+} emu;
+
+kc_emulator_state kc_emulator;
+
+static void fault(const char *what) {
+  if (!emu.error[0])
+    snprintf(emu.error, sizeof emu.error, "block %d %d %d, thread %d: %s", kc_emulator.block[0],
+             kc_emulator.block[1], kc_emulator.block[2], kc_emulator.thread, what);
+}
+
+static thread *give_way(wait waits) {
+  thread *t = &emu.threads[emu.running];
+  t->waits = waits;
+  swapcontext(&t->context, &emu.scheduler);
+  return t;
+}
+
+/* ---- what kernels call --------------------------------------------------------- */
+
+void kc_sync(void) { give_way(WAIT_BLOCK); }
+void kc_sync_warp(void) { give_way(WAIT_WARP); }
+
+static float exchange(wait waits, float value, int operand) {
+  thread *t = &emu.threads[emu.running];
+  t->value = value;
+  t->operand = operand;
+  return give_way(waits)->value;
+}
+
+float kc_shuffle(float v, int lane) { return exchange(WAIT_SHUFFLE, v, lane & (LANES - 1)); }
+float kc_shuffle_xor(float v, int mask) { return exchange(WAIT_XOR, v, mask & (LANES - 1)); }
+int kc_any(int condition) { return exchange(WAIT_ANY, 0.0f, condition) != 0.0f; }
+
+void kc_emulator_aligned(const void *p, int n_bytes) {
+  if ((uintptr_t)p % (uintptr_t)n_bytes) fault("an address is not aligned");
+}
+
+void kc_emulator_copy(void *to, const void *from, int n_bytes) {
+  thread *t = &emu.threads[emu.running];
+  kc_emulator_aligned(to, n_bytes);
+  kc_emulator_aligned(from, n_bytes);
+  if (t->n_copies == COPIES_MAX) fault("too many copies wait");
+  else t->copies[t->n_copies++] = (copy){to, from, n_bytes, t->group};
+}
+
+void kc_copy_commit(void) { ++emu.threads[emu.running].group; }
+
+void kc_copy_wait(int n) {
+  thread *t = &emu.threads[emu.running];
+  int kept = 0;
+  for (int i = 0; i < t->n_copies; ++i) {
+    copy *c = &t->copies[i];
+    if (c->group < t->group - n) memcpy(c->to, c->from, (size_t)c->n_bytes);
+    else t->copies[kept++] = *c;
+  }
+  t->n_copies = kept;
+}
+
+/* ---- scheduling ------------------------------------------------------------------ */
+
+static void thread_main(void) {
+  emu.entry(emu.args);
+  if (emu.threads[emu.running].n_copies) fault("copies that nobody waited for");
+  give_way(DONE);
+}
+
+static void start(int index) {
+  thread *t = &emu.threads[index];
+  t->waits = READY;
+  t->n_copies = t->group = 0;
+  getcontext(&t->context);
+  t->context.uc_stack.ss_sp = emu.stacks + (size_t)index * STACK_BYTES;
+  t->context.uc_stack.ss_size = STACK_BYTES;
+  t->context.uc_link = NULL;
+  makecontext(&t->context, thread_main, 0);
+}
+
+static int nth(int i, int n, cuda_order order) {
+  if (order == CUDA_ASCENDING) return i;
+  if (order == CUDA_DESCENDING) return n - 1 - i;
+  /* 389 is prime and no block has so many threads that it divides their number. */
+  return (int)((i * 389LL + 17) % n);
+}
+
+/* Lets the lanes of a warp go on that all wait in the same exchange. */
+static int release_warp(thread *lanes) {
+  const wait waits = lanes[0].waits;
+  float value[LANES];
+  int any = 0;
+  if (waits < WAIT_WARP || waits > WAIT_ANY) return 0;
+  for (int i = 0; i < LANES; ++i) {
+    if (lanes[i].waits != waits) return 0;
+    value[i] = lanes[i].value;
+    any |= lanes[i].operand;
+  }
+  for (int i = 0; i < LANES; ++i) {
+    if (waits == WAIT_SHUFFLE) lanes[i].value = value[lanes[i].operand];
+    if (waits == WAIT_XOR) lanes[i].value = value[i ^ lanes[i].operand];
+    if (waits == WAIT_ANY) lanes[i].value = any ? 1.0f : 0.0f;
+    lanes[i].waits = READY;
+  }
+  return 1;
+}
+
+static int release_block(int n) {
+  for (int i = 0; i < n; ++i)
+    if (emu.threads[i].waits != WAIT_BLOCK) return 0;
+  for (int i = 0; i < n; ++i) emu.threads[i].waits = READY;
+  return 1;
+}
+
+static void run_block(int n, cuda_order order) {
+  for (int i = 0; i < n; ++i) start(i);
+  for (int moved = 1; moved && !emu.error[0];) {
+    moved = 0;
+    for (int i = 0; i < n && !emu.error[0]; ++i) {
+      emu.running = kc_emulator.thread = nth(i, n, order);
+      thread *t = &emu.threads[emu.running];
+      if (t->waits != READY) continue;
+      swapcontext(&emu.scheduler, &t->context);
+      moved = 1;
+    }
+    for (int i = 0; i < n; i += LANES) moved |= release_warp(emu.threads + i);
+    if (!moved) moved = release_block(n);
+  }
+  for (int i = 0; i < n && !emu.error[0]; ++i)
+    if (emu.threads[i].waits != DONE) {
+      kc_emulator.thread = i;
+      fault("waits where not all of its warp or block come");
+    }
+}
+
+const char *cuda_emulate(cuda_entry *entry, const void *args, const stk_cuda_launch *launch,
+                         cuda_order order) {
+  const int n = (int)launch->block;
+  emu.error[0] = 0;
+  emu.entry = entry;
+  emu.args = args;
+  if (n < LANES || n > THREADS_MAX || n % LANES || n % 389 == 0) return "whole warps of 32 expected";
+  emu.threads = malloc((size_t)n * sizeof *emu.threads);
+  emu.stacks = malloc((size_t)n * STACK_BYTES);
+  void *shared = NULL;
+  if (posix_memalign(&shared, 128, launch->shared_bytes + 128u) || !emu.threads || !emu.stacks)
+    fault("out of memory");
+  kc_emulator.shared = shared;
+  for (uint32_t z = 0; z < launch->grid[2] && !emu.error[0]; ++z)
+    for (uint32_t y = 0; y < launch->grid[1] && !emu.error[0]; ++y)
+      for (uint32_t x = 0; x < launch->grid[0] && !emu.error[0]; ++x) {
+        kc_emulator.block[0] = (int)x;
+        kc_emulator.block[1] = (int)y;
+        kc_emulator.block[2] = (int)z;
+        memset(shared, POISON, launch->shared_bytes + 128u);
+        run_block(n, order);
+        const unsigned char *behind = (unsigned char *)shared + launch->shared_bytes;
+        for (int i = 0; i < 128; ++i)
+          if (behind[i] != POISON) fault("wrote behind the shared memory");
+      }
+  free(shared);
+  free(emu.threads);
+  free(emu.stacks);
+  return emu.error[0] ? emu.error : NULL;
+}
