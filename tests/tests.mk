@@ -41,6 +41,12 @@ $(BUILD)/tests/cuda/test_emulated: $(BUILD)/tests/cuda/test_emulated.o $(BUILD)/
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LINK) -o $@ $^ -lcmocka $(PKG_LIBS)
 
+$(BUILD)/tools/bench_cuda/bench_cuda: tools/bench_cuda/bench_cuda.c $(BUILD)/libstrata.a
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LINK) -o $@ $< $(BUILD)/libstrata.a $(PKG_LIBS)
+bench-cuda: $(BUILD)/tools/bench_cuda/bench_cuda
+
 # Each tests/fuzz/fuzz_NAME.c is a libFuzzer entry: fuzz_NAME searches (MODE=fuzz),
 # replay_NAME runs the files it is given.
 FUZZ_SRC   := $(wildcard tests/fuzz/fuzz_*.c)

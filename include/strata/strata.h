@@ -46,7 +46,8 @@ extern "C" {
   X(STATE, -8, 1, "wrong state")                                 \
   X(CANCELLED, -9, 130, "cancelled")                             \
   X(INTERNAL, -10, 1, "internal error")                          \
-  X(NO_VERDICT, -11, 3, "no verdict")
+  X(NO_VERDICT, -11, 3, "no verdict")                            \
+  X(DEVICE, -12, 1, "a device failed")
 
 typedef enum strata_status {
 #define STRATA_STATUS_ENUM(name, value, exit_code, text) STRATA_##name = value,

@@ -22,6 +22,11 @@
  *   kc_copy_commit, kc_copy_wait(n)  the copies of a thread are committed in groups;
  *                               wait leaves at most n groups unfinished (n constant)
  *   kc_load4, kc_store4         four floats at an address aligned to 16 bytes
+ *   kc_near                     an address in shared memory that is cheap to keep:
+ *                               kc_near_of(p), kc_near_add(near, n floats); read by
+ *                               kc_near_load, kc_near_load4
+ *   kc_inverse_sqrt(n)          the float nearest to 1 / sqrt(n) of an integer
+ *   kc_rarely(condition)        for a branch that is hardly ever taken
  *
  * A kernel uses one-dimensional blocks of whole warps of 32. */
 #ifndef K_CUDA_H
@@ -66,6 +71,24 @@ KC_INLINE kc4 kc_load4(const float *p) {
   return r;
 }
 KC_INLINE void kc_store4(float *p, kc4 f) { *(float4 *)p = make_float4(f.v[0], f.v[1], f.v[2], f.v[3]); }
+
+KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __dsqrt_rn((double)n)); }
+
+typedef unsigned kc_near;
+KC_INLINE kc_near kc_near_of(const float *p) { return (unsigned)__cvta_generic_to_shared(p); }
+KC_INLINE kc_near kc_near_add(kc_near p, int n) { return p + 4u * (unsigned)n; }
+KC_INLINE float kc_near_load(kc_near p) {
+  float f;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(f) : "r"(p));
+  return f;
+}
+KC_INLINE kc4 kc_near_load4(kc_near p) {
+  kc4 f;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.v[0]), "=f"(f.v[1]), "=f"(f.v[2]), "=f"(f.v[3])
+               : "r"(p));
+  return f;
+}
 
 KC_INLINE void kc_copy4(void *to, const void *from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
@@ -127,8 +150,17 @@ KC_INLINE void kc_store4(float *p, kc4 f) {
   memcpy(p, &f, sizeof f);
 }
 
+KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __builtin_sqrt((double)n)); }
+
+typedef const float *kc_near;
+KC_INLINE kc_near kc_near_of(const float *p) { return p; }
+KC_INLINE kc_near kc_near_add(kc_near p, int n) { return p + n; }
+KC_INLINE float kc_near_load(kc_near p) { return *p; }
+KC_INLINE kc4 kc_near_load4(kc_near p) { return kc_load4(p); }
+
 #endif
 
+#define kc_rarely(condition) __builtin_expect(!!(condition), 0)
 #define KC_KERNEL(name, args_type, threads) KC_KERNEL_(name, args_type, threads)
 #define kc_lane (kc_thread & 31)
 #define kc_warp (kc_thread >> 5)

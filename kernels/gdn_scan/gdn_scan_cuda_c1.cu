@@ -5,4 +5,5 @@
 #define GDN_WARPS 6
 #define GDN_PAIRS 4
 #define GDN_PREFETCH 2
+#define GDN_KEEP_KEYS 1
 #include "gdn_scan/gdn_scan_warp.h"

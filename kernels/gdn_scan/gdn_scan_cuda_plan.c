@@ -17,9 +17,10 @@ static const char *plan(const stk_gdn_scan_args *a, const shape *s, stk_cuda_lau
   launch->grid[1] = (uint32_t)a->k_heads;
   launch->grid[2] = 1;
   /* A stage: k and q in padded rows, kq, and for each warp v, gb and the records. */
-  int stage = tokens * (2 * 4 * (rows + 4) + 4 + s->warps * (8 * s->cols + 2)) + s->warps * s->pairs * 20;
-  launch->shared_bytes = (uint32_t)((s->prefetch + 1) * stage) * 4;
-  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d", a->k_dim);
+  int stage = (2 * tokens + 2) * 4 * (rows + 4) + tokens * (4 + s->warps * (8 * s->cols + 2)) + s->warps * s->pairs * 20;
+  /* Behind the stages, two pointers a warp. */
+  launch->shared_bytes = (uint32_t)((s->prefetch + 1) * stage * 4 + s->warps * 16);
+  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d -DGDN_DV=%d", a->k_dim, a->v_dim);
   return NULL;
 }
 
@@ -32,4 +33,6 @@ static const char *plan(const stk_gdn_scan_args *a, const shape *s, stk_cuda_lau
 VARIANT(cuda, gdn_scan_cuda, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 2);
 VARIANT(cuda_p1, gdn_scan_cuda_p1, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 1);
 VARIANT(cuda_c1, gdn_scan_cuda_c1, .cols = 1, .warps = 6, .pairs = 4, .prefetch = 2);
+VARIANT(cuda_k0, gdn_scan_cuda_k0, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 2);
+VARIANT(cuda_c1k0, gdn_scan_cuda_c1k0, .cols = 1, .warps = 6, .pairs = 4, .prefetch = 2);
 VARIANT(cuda_c4, gdn_scan_cuda_c4, .cols = 4, .warps = 1, .pairs = 8, .prefetch = 2);

@@ -4,8 +4,7 @@
  * A warp owns 8 * GDN_COLS columns of a head. Lane 8 * b + n holds the rows of
  * block b (a quarter of Dk, one chain of the order rows4) of columns n, n + 8, ...;
  * so a chain never leaves its lane, and eight neighbouring lanes read the same 16
- * bytes of a key, which shared memory serves as one. The keys of the pair before
- * stay in registers too.
+ * bytes of a key, which shared memory serves as one.
  *
  * GDN_WARPS such warps of one key head and one more warp make a block. That warp
  * copies tokens to shared memory GDN_PREFETCH stages of GDN_PAIRS pairs ahead, and
@@ -25,7 +24,10 @@
  *                 GDN_WARPS * GDN_PAIRS at most 32
  *   GDN_PAIRS     pairs of a stage
  *   GDN_PREFETCH  stages ahead: 1 or 2
- * and whoever compiles it GDN_DK; without it Dk is a run-time value, for tests. */
+ *   GDN_KEEP_KEYS 1: the keys of the pair before stay in registers; 0: they are read
+ *                 again from shared memory
+ * and whoever compiles it GDN_DK and GDN_DV; without them Dk and Dv are run-time
+ * values, for tests. */
 #include "common/k_cuda.h"
 #include "gdn_scan/gdn_scan.h"
 
@@ -36,12 +38,18 @@
 #define ROWS (a->k_dim / 4)
 #define ROWS_MAX 64
 #endif
+#ifdef GDN_DV
+#define COLUMNS GDN_DV
+#else
+#define COLUMNS w->a->v_dim
+#endif
 
 enum {
   COLS = GDN_COLS,
   WARP_COLUMNS = 8 * COLS,
   STAGES = GDN_PREFETCH + 1,
   STAGE_TOKENS = 2 * GDN_PAIRS,
+  STAGE_KEYS = STAGE_TOKENS + 2, /* with those of the pair before */
   /* Floats between the blocks of a row in shared memory beyond their rows: the four
    * addresses of a warp's load then lie in different banks. */
   BLOCK_PAD = 4,
@@ -53,9 +61,10 @@ enum {
 enum {
   R_MINUS_C1, R_C1, R_BETA_EVEN, R_KQ_EVEN, /* even token */
   R_A_ODD, R_MINUS_C2, R_C2, R_MINUS_KK,    /* odd token */
-  R_BETA_ODD, R_KQ_ODD, R_KKQ, R_S,         /* S: X is multiplied by it first */
+  R_BETA_ODD, R_KQ_ODD, R_KKQ,
+  R_SAFE,                                   /* 1: X needs no factor, and c1 and c2 are near 1 */
   R_D1, R_D2, R_INV_D1, R_INV_D2,           /* what the waiting deltas are divided by */
-  R_KEEP, R_SAFE                            /* 0 or 1 */
+  R_KEEP                                    /* 0 or 1 */
 };
 
 /* A lane's part of the state: rows of its block, columns n, n + 8, ... */
@@ -77,20 +86,21 @@ typedef struct unit {
 
 /* One stage of shared memory, in floats. */
 typedef struct stage {
-  float *k, *q, *v, *gb, *dots, *record;
+  float *k; /* from two tokens before the stage on */
+  float *q, *v, *gb, *dots, *record;
 } stage;
 
 KC_INLINE int row_floats(int rows) { return 4 * (rows + BLOCK_PAD); }
 
 KC_INLINE int stage_floats(int rows) {
-  return STAGE_TOKENS * (2 * row_floats(rows) + DOTS + GDN_WARPS * (WARP_COLUMNS + 2)) +
-         GDN_WARPS * GDN_PAIRS * RECORD;
+  return (STAGE_KEYS + STAGE_TOKENS) * row_floats(rows) +
+         STAGE_TOKENS * (DOTS + GDN_WARPS * (WARP_COLUMNS + 2)) + GDN_WARPS * GDN_PAIRS * RECORD;
 }
 
 KC_INLINE stage stage_at(float *shared, int index, int rows) {
   stage s;
   s.k = shared + index * stage_floats(rows);
-  s.q = s.k + STAGE_TOKENS * row_floats(rows);
+  s.q = s.k + STAGE_KEYS * row_floats(rows);
   s.v = s.q + STAGE_TOKENS * row_floats(rows);
   s.record = s.v + STAGE_TOKENS * GDN_WARPS * WARP_COLUMNS;
   s.dots = s.record + GDN_WARPS * GDN_PAIRS * RECORD;
@@ -106,24 +116,41 @@ KC_INLINE float *cell(const unit *u, int rows, int row, int c) {
 
 /* ---- sums over the blocks ------------------------------------------------------ */
 
-/* rows4's (b0 + b1) + (b2 + b3) of the lane's own column: lanes 8 and 16 apart hold
- * the other blocks, and each sends what the other one owns. */
-KC_INLINE float over_blocks(const unit *u, const float sum[COLS]) {
+/* The two steps of rows4's (b0 + b1) + (b2 + b3) for the lane's own column: lanes 8
+ * and 16 apart hold the other blocks, and each sends what the other one owns. With four
+ * columns the second step chooses between two that the first one left. */
+typedef struct blocks {
+  float low, high;
+} blocks;
+
+KC_INLINE blocks over_pairs(const unit *u, const float sum[COLS]) {
   const int odd = u->block & 1;
+  blocks b;
 #if GDN_COLS == 1
-  float total = sum[0] + kc_shuffle_xor(sum[0], 8);
   (void)odd;
-  return total + kc_shuffle_xor(total, 16);
-#elif GDN_COLS == 2
-  float total = (odd ? sum[1] : sum[0]) + kc_shuffle_xor(odd ? sum[0] : sum[1], 8);
-  return total + kc_shuffle_xor(total, 16);
+  b.low = sum[0] + kc_shuffle_xor(sum[0], 8);
 #else
+  b.low = (odd ? sum[1] : sum[0]) + kc_shuffle_xor(odd ? sum[0] : sum[1], 8);
+#endif
+#if GDN_COLS == 4
+  b.high = (odd ? sum[3] : sum[2]) + kc_shuffle_xor(odd ? sum[2] : sum[3], 8);
+#else
+  b.high = 0.0f;
+#endif
+  return b;
+}
+
+KC_INLINE float over_halves(const unit *u, blocks b) {
+#if GDN_COLS == 4
   const int high = u->block >> 1;
-  float low = (odd ? sum[1] : sum[0]) + kc_shuffle_xor(odd ? sum[0] : sum[1], 8);
-  float top = (odd ? sum[3] : sum[2]) + kc_shuffle_xor(odd ? sum[2] : sum[3], 8);
-  return (high ? top : low) + kc_shuffle_xor(high ? low : top, 16);
+  return (high ? b.high : b.low) + kc_shuffle_xor(high ? b.low : b.high, 16);
+#else
+  (void)u;
+  return b.low + kc_shuffle_xor(b.low, 16);
 #endif
 }
+
+KC_INLINE float over_blocks(const unit *u, const float sum[COLS]) { return over_halves(u, over_pairs(u, sum)); }
 
 /* The reverse: every column's value from the lanes that own it. */
 KC_INLINE void to_columns(const unit *u, float own, float all[COLS]) {
@@ -192,10 +219,15 @@ KC_INLINE float sum_global(const part *p, const unit *u, const float *vector, in
   return over_blocks(u, sum);
 }
 
-KC_INLINE void load_key(float *key, const unit *u, const float *row, int rows) {
+/* The keys of the two tokens before t. */
+KC_INLINE void load_keys(part *p, const unit *u, int64_t t, int rows) {
+  const float *k = u->kn + (t - 2) * 4 * rows + u->block * rows;
   KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
-    kc4 e = kc_load4(row + u->block * rows + 4 * g);
-    KC_UNROLL for (int j = 0; j < 4; ++j) key[4 * g + j] = e.v[j];
+    kc4 k1 = kc_load4(k + 4 * g), k2 = kc_load4(k + 4 * rows + 4 * g);
+    KC_UNROLL for (int j = 0; j < 4; ++j) {
+      p->k1[4 * g + j] = k1.v[j];
+      p->k2[4 * g + j] = k2.v[j];
+    }
   }
 }
 
@@ -247,31 +279,56 @@ KC_INLINE float even_alone(part *p, const unit *u, scalars *sc, int64_t t, int64
 
 /* ---- pairs, from shared memory --------------------------------------------------- */
 
+/* Where a warp and its lane stand in shared memory: the keys two tokens before the
+ * pair at the lane's block, the pair's record and the even token's value of the lane's
+ * own column. */
+typedef struct place {
+  kc_near k, record, v;
+} place;
+
+KC_INLINE place place_of(const unit *u, const stage *s, int rows) {
+  place at = {kc_near_of(s->k + u->block * (rows + BLOCK_PAD)), kc_near_of(s->record + kc_warp * GDN_PAIRS * RECORD),
+              kc_near_of(s->v + kc_warp * STAGE_TOKENS * WARP_COLUMNS + u->n + 8 * u->own)};
+  return at;
+}
+
+KC_INLINE void next_pair(place *at, int rows) {
+  at->k = kc_near_add(at->k, 2 * row_floats(rows));
+  at->record = kc_near_add(at->record, RECORD);
+  at->v = kc_near_add(at->v, 2 * WARP_COLUMNS);
+}
+
 /* A pair whose output is not written yet: the lane's sums with q, and of its own
  * column what the output is made of. */
 typedef struct pending {
   float r_even[COLS], r_odd[COLS];
   float half, w, delta, c1, c2, kq_even, kq_odd, kkq;
-  float *o;   /* the even token's */
-  int stores; /* this lane writes it */
+  float *o; /* the even token's */
 } pending;
 
 KC_INLINE void write_output(const unit *u, const pending *y, int64_t dv) {
   float even = ks_fma(y->kq_even, y->half, y->c1 * over_blocks(u, y->r_even));
   float odd = ks_fma(y->kq_odd, y->delta, ks_fma(y->kkq, y->w, y->c2 * over_blocks(u, y->r_odd)));
-  if (y->stores) y->o[0] = even;
-  if (y->stores) y->o[dv] = odd;
+  if (u->block < COLS) y->o[0] = even;
+  if (u->block < COLS) y->o[dv] = odd;
 }
 
-/* Updates X, takes in the pair's keys and gives its sums with them. k is the even
- * token's key in shared memory at the lane's block. */
-KC_INLINE void keys(part *p, const float *k, int rows, float p_even[COLS], float p_odd[COLS]) {
+/* Updates X and gives the sums with the pair's keys. */
+KC_INLINE void keys(part *p, kc_near k, int rows, float p_even[COLS], float p_odd[COLS]) {
+  const int stride = row_floats(rows);
   KC_UNROLL for (int c = 0; c < COLS; ++c) p_even[c] = p_odd[c] = 0.0f;
   KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
+#if !GDN_KEEP_KEYS
+    kc4 k1 = kc_near_load4(kc_near_add(k, 4 * g)), k2 = kc_near_load4(kc_near_add(k, stride + 4 * g));
+    KC_UNROLL for (int j = 0; j < 4; ++j) {
+      p->k1[4 * g + j] = k1.v[j];
+      p->k2[4 * g + j] = k2.v[j];
+    }
+#endif
     KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i)
       KC_UNROLL for (int c = 0; c < COLS; ++c)
         p->x[i][c] = ks_fma(p->k2[i], p->d2[c], ks_fma(p->k1[i], p->d1[c], p->x[i][c]));
-    kc4 even = kc_load4(k + 4 * g), odd = kc_load4(k + row_floats(rows) + 4 * g);
+    kc4 even = kc_near_load4(kc_near_add(k, 2 * stride + 4 * g)), odd = kc_near_load4(kc_near_add(k, 3 * stride + 4 * g));
     KC_UNROLL for (int j = 0; j < 4; ++j) {
       const int i = 4 * g + j;
       p->k1[i] = even.v[j];
@@ -282,10 +339,11 @@ KC_INLINE void keys(part *p, const float *k, int rows, float p_even[COLS], float
   }
 }
 
-KC_INLINE void queries(const part *p, const float *q, int rows, pending *y) {
-  KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = y->r_odd[c] = 0.0f;
-  KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
-    kc4 even = kc_load4(q + 4 * g), odd = kc_load4(q + row_floats(rows) + 4 * g);
+/* The sums with the pair's queries over rows 4 * g0 to 4 * g1 - 1 of the block. */
+KC_INLINE void queries(const part *p, kc_near k, int rows, int g0, int g1, pending *y) {
+  const kc_near q = kc_near_add(k, STAGE_KEYS * row_floats(rows));
+  KC_UNROLL for (int g = g0; g < g1; ++g) {
+    kc4 even = kc_near_load4(kc_near_add(q, 4 * g)), odd = kc_near_load4(kc_near_add(q, row_floats(rows) + 4 * g));
     KC_UNROLL for (int j = 0; j < 4; ++j) {
       const int i = 4 * g + j;
       KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = ks_fma(p->x[i][c], even.v[j], y->r_even[c]);
@@ -294,35 +352,41 @@ KC_INLINE void queries(const part *p, const float *q, int rows, pending *y) {
   }
 }
 
-/* Pair m of a stage. y is the pair before, and becomes this one. */
-KC_INLINE void pair(part *p, const unit *u, const stage *s, int m, float *o, int64_t dv, int rows,
-                    pending *y) {
-  const float *record = s->record + (kc_warp * GDN_PAIRS + m) * RECORD;
-  const int at = 2 * m * row_floats(rows) + u->block * (rows + BLOCK_PAD);
-  const float *v = s->v + (kc_warp * STAGE_TOKENS + 2 * m) * WARP_COLUMNS + u->n + 8 * u->own;
-  const kc4 even = kc_load4(record), odd = kc_load4(record + 4), both = kc_load4(record + 8);
-  const kc4 divisors = kc_load4(record + 12);
-  const int keep = record[R_KEEP] != 0.0f, safe = record[R_SAFE] != 0.0f;
+/* One pair. y is the pair before, and becomes this one; more: another one follows. X
+ * then gets the factor s here that the contract applies before the next update. */
+KC_INLINE void pair(part *p, const unit *u, const place *at, int more, float *o, int64_t dv, int rows, pending *y) {
+  const kc4 even = kc_near_load4(at->record), odd = kc_near_load4(kc_near_add(at->record, 4));
+  const kc4 both = kc_near_load4(kc_near_add(at->record, 8)), divisors = kc_near_load4(kc_near_add(at->record, 12));
+  const float v_even = kc_near_load(at->v), v_odd = kc_near_load(kc_near_add(at->v, WARP_COLUMNS));
+  const int keep = kc_near_load(kc_near_add(at->record, R_KEEP)) != 0.0f;
   float p_even[COLS], p_odd[COLS];
-  if (both.v[3] != 1.0f) scale(p, both.v[3], rows);
-  keys(p, s->k + at, rows, p_even, p_odd);
+  keys(p, at->k, rows, p_even, p_odd);
   write_output(u, y, dv);
+  KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = y->r_odd[c] = 0.0f;
   y->o = o;
-  y->stores = u->block < COLS;
   y->c1 = even.v[1];
   y->kq_even = even.v[3];
   y->c2 = odd.v[2];
   y->kq_odd = both.v[1];
   y->kkq = both.v[2];
-  y->half = even.v[2] * ks_fma(even.v[0], over_blocks(u, p_even), v[0]);
+  const int quarter = rows / 16;
+  const blocks even_pairs = over_pairs(u, p_even), odd_pairs = over_pairs(u, p_odd);
+  queries(p, at->k, rows, 0, quarter, y);
+  const float first = over_halves(u, even_pairs), second = over_halves(u, odd_pairs);
+  queries(p, at->k, rows, quarter, 2 * quarter, y);
+  y->half = even.v[2] * ks_fma(even.v[0], first, v_even);
   y->w = odd.v[0] * y->half;
-  float rest = ks_fma(odd.v[1], over_blocks(u, p_odd), v[WARP_COLUMNS]);
-  y->delta = both.v[0] * ks_fma(odd.v[3], y->w, rest);
+  y->delta = both.v[0] * ks_fma(odd.v[3], y->w, ks_fma(odd.v[1], second, v_odd));
   float top = keep ? y->half : y->w;
-  to_columns(u, divide_near(top, divisors.v[0], divisors.v[2]), p->d1);
-  to_columns(u, divide_near(y->delta, divisors.v[1], divisors.v[3]), p->d2);
-  queries(p, s->q + at, rows, y);
-  if (kc_any(!(safe & is_near(top) & is_near(y->delta)))) leave(p, u, y->half, y->w, y->delta, y->c1, y->c2);
+  float d1 = divide_near(top, divisors.v[0], divisors.v[2]), d2 = divide_near(y->delta, divisors.v[1], divisors.v[3]);
+  queries(p, at->k, rows, 2 * quarter, 3 * quarter, y);
+  to_columns(u, d1, p->d1);
+  to_columns(u, d2, p->d2);
+  queries(p, at->k, rows, 3 * quarter, rows / 4, y);
+  if (kc_rarely(kc_any(!((both.v[3] != 0.0f) & is_near(top) & is_near(y->delta))))) {
+    leave(p, u, y->half, y->w, y->delta, y->c1, y->c2);
+    if (more && !keep && y->c2 != 1.0f) scale(p, y->c2, rows);
+  }
 }
 
 /* ---- a block ------------------------------------------------------------------------ */
@@ -400,35 +464,46 @@ typedef struct job {
 
 /* ---- the copying warp -------------------------------------------------------------- */
 
-/* Copies n rows of Dk floats, each in its four blocks. */
-KC_INLINE void copy_rows(float *to, const float *from, int n, int rows) {
+/* Where the units' values and gates lie: 64-bit divisions, once for all stages. */
+typedef struct sources {
+  const float *v[GDN_WARPS], *gb[GDN_WARPS];
+} sources;
+
+/* Copies n of at most n_max rows of Dk floats, each in its four blocks. Loops of a
+ * fixed length, so that many copies are under way at once. */
+KC_INLINE void copy_rows(float *to, const float *from, int n, int n_max, int rows) {
   const int row_pieces = rows, block_pieces = rows / 4; /* of 16 bytes */
-  for (int i = kc_lane; i < n * row_pieces; i += 32) {
-    int t = i / row_pieces, piece = i % row_pieces;
-    kc_copy16(to + t * row_floats(rows) + piece / block_pieces * (rows + BLOCK_PAD) + piece % block_pieces * 4,
-              from + (int64_t)4 * i);
+  KC_UNROLL for (int j = 0; j < n_max * row_pieces; j += 32) {
+    const int i = j + kc_lane, t = i / row_pieces, piece = i % row_pieces;
+    const int at = t * row_floats(rows) + piece / block_pieces * (rows + BLOCK_PAD) + piece % block_pieces * 4;
+    if (i < n * row_pieces) kc_copy16(to + at, from + 4 * i);
   }
 }
 
-KC_INLINE void copy_stage(const job *w, int64_t index, int rows) {
+KC_INLINE void copy_values(const stage *s, const sources *from, int64_t t, int n, int n_units, int64_t dv) {
+  const int token_pieces = WARP_COLUMNS / 4, unit_pieces = STAGE_TOKENS * token_pieces;
+  KC_UNROLL for (int j = 0; j < GDN_WARPS * unit_pieces; j += 32) {
+    const int i = j + kc_lane, k = i / unit_pieces, token = i % unit_pieces / token_pieces, piece = i % token_pieces;
+    if (k < n_units && token < n) kc_copy16(s->v + 4 * i, from->v[k] + (t + token) * dv + 4 * piece);
+  }
+  KC_UNROLL for (int j = 0; j < GDN_WARPS * STAGE_TOKENS; j += 32) {
+    const int i = j + kc_lane, k = i / STAGE_TOKENS, token = i % STAGE_TOKENS;
+    if (k < n_units && token < n) kc_copy8(s->gb + 2 * i, from->gb[k] + 2 * (t + token));
+  }
+}
+
+KC_INLINE void copy_stage(const job *w, const unit *u, const sources *from, int64_t index, int rows) {
   const int64_t t = w->t0 + index * STAGE_TOKENS, left = 2 * w->n_pairs - index * STAGE_TOKENS;
-  const int64_t dv = w->a->v_dim;
   const int n = left < STAGE_TOKENS ? (int)left : STAGE_TOKENS;
   const stage s = stage_at(w->shared, (int)(index % STAGES), rows);
-  const unit u = unit_at(w->a, w->kh, w->first, rows);
   if (n <= 0) return;
-  copy_rows(s.k, u.kn + t * 4 * rows, n, rows);
-  copy_rows(s.q, u.qn + t * 4 * rows, n, rows);
-  for (int i = kc_lane; i < 3 * n; i += 32) kc_copy4(s.dots + i / 3 * DOTS + i % 3, u.dots + 3 * t + i);
-  for (int k = 0; k < w->n_units; ++k) {
-    const unit uk = unit_at(w->a, w->kh, w->first + k, rows);
-    for (int i = kc_lane; i < n * (WARP_COLUMNS / 4); i += 32) {
-      int token = i / (WARP_COLUMNS / 4), piece = i % (WARP_COLUMNS / 4);
-      kc_copy16(s.v + (k * STAGE_TOKENS + token) * WARP_COLUMNS + 4 * piece,
-                uk.v + (t + token) * dv + 4 * piece);
-    }
-    for (int i = kc_lane; i < n; i += 32) kc_copy8(s.gb + (k * STAGE_TOKENS + i) * 2, uk.gb + 2 * (t + i));
+  copy_rows(s.k, u->kn + (t - 2) * 4 * rows, n + 2, STAGE_KEYS, rows);
+  copy_rows(s.q, u->qn + t * 4 * rows, n, STAGE_TOKENS, rows);
+  KC_UNROLL for (int j = 0; j < 3 * STAGE_TOKENS; j += 32) {
+    const int i = j + kc_lane;
+    if (i < 3 * n) kc_copy4(s.dots + i / 3 * DOTS + i % 3, u->dots + 3 * t + i);
   }
+  copy_values(&s, from, t, n, w->n_units, w->a->v_dim);
 }
 
 /* Follows the scalars of a warp over a stage (of which this lane knows pair own) and
@@ -437,11 +512,11 @@ KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scal
   const float *gb = s->gb + warp * STAGE_TOKENS * 2, *token = gb + 4 * own;
   const float *dots = s->dots + 2 * own * DOTS;
   float *record = s->record + (warp * GDN_PAIRS + own) * RECORD;
-  float s_own = 1.0f, c1_own = 0.0f, c2_own = 0.0f;
-  for (int m = 0; m < n_pairs; ++m) {
+  float c1_own = 0.0f, c2_own = 0.0f;
+  KC_UNROLL for (int m = 0; m < GDN_PAIRS; ++m) {
+    if (m >= n_pairs) break;
     const float c1 = sc->c * gb[4 * m], c2 = c1 * gb[4 * m + 2];
     if (m == own) {
-      s_own = sc->s;
       c1_own = c1;
       c2_own = c2;
     }
@@ -459,7 +534,6 @@ KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scal
   record[R_BETA_ODD] = token[3];
   record[R_KQ_ODD] = dots[DOTS];
   record[R_KKQ] = dots[DOTS + 2];
-  record[R_S] = s_own;
   const int keep = c2_own >= STK_GDN_C_MIN;
   const float d1 = keep ? c1_own : 1.0f, d2 = keep ? c2_own : 1.0f;
   record[R_D1] = d1;
@@ -467,7 +541,7 @@ KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scal
   record[R_INV_D1] = 1.0f / d1;
   record[R_INV_D2] = 1.0f / d2;
   record[R_KEEP] = keep ? 1.0f : 0.0f;
-  record[R_SAFE] = c_is_safe(d1) && c_is_safe(d2) ? 1.0f : 0.0f;
+  record[R_SAFE] = keep && c_is_safe(d1) && c_is_safe(d2) ? 1.0f : 0.0f;
 }
 
 /* Before barrier n stage n is ready; behind it the others have left stage n - 1, so
@@ -476,11 +550,17 @@ KC_INLINE void feed(const job *w, int rows) {
   const int64_t n_stages = (w->n_pairs + GDN_PAIRS - 1) / GDN_PAIRS;
   const int warp = kc_lane / GDN_PAIRS, own = kc_lane % GDN_PAIRS;
   const unit u = unit_at(w->a, w->kh, w->first + (warp < w->n_units ? warp : 0), rows);
+  sources *from = (sources *)(void *)(w->shared + STAGES * stage_floats(rows));
   scalars sc = load_scalars(&u, rows);
+  if (own == 0 && warp < w->n_units) {
+    from->v[warp] = u.v;
+    from->gb[warp] = u.gb;
+  }
+  kc_sync_warp();
   if (w->odd_first) follow(&sc, sc.c1 * u.gb[0]);
   kc_sync();
   for (int64_t n = 0; n < STAGES - 1; ++n) {
-    copy_stage(w, n, rows);
+    copy_stage(w, &u, from, n, rows);
     kc_copy_commit();
   }
   for (int64_t n = 0; n < n_stages; ++n) {
@@ -490,7 +570,7 @@ KC_INLINE void feed(const job *w, int rows) {
     kc_sync_warp();
     if (warp < w->n_units) write_record(&s, warp, own, left < GDN_PAIRS ? (int)left : GDN_PAIRS, &sc);
     kc_sync();
-    copy_stage(w, n + STAGES - 1, rows);
+    copy_stage(w, &u, from, n + STAGES - 1, rows);
     kc_copy_commit();
   }
 }
@@ -498,20 +578,23 @@ KC_INLINE void feed(const job *w, int rows) {
 /* ---- a computing warp ---------------------------------------------------------------- */
 
 KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, scalars *sc, float *half) {
-  const int64_t dv = w->a->v_dim;
+  const int64_t dv = COLUMNS;
   pending y;
+  if (w->n_pairs == 0) return;
+  if (sc->s != 1.0f) scale(p, sc->s, rows);
   KC_UNROLL for (int c = 0; c < COLS; ++c) y.r_even[c] = y.r_odd[c] = 0.0f;
   y.half = y.w = y.delta = y.c1 = y.c2 = y.kq_even = y.kq_odd = y.kkq = 0.0f;
-  y.o = u->o;
-  y.stores = 0;
-  float *o = u->o + w->t0 * dv + u->n + 8 * u->own;
-  for (int64_t first = 0, n = 0; first < w->n_pairs; first += GDN_PAIRS, ++n) {
+  /* What the first pair writes as the output of the one before, it overwrites. */
+  float *o = y.o = u->o + w->t0 * dv + u->n + 8 * u->own;
+  for (int64_t left = w->n_pairs, n = 0; left > 0; left -= GDN_PAIRS, ++n) {
     const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
-    const int n_here = w->n_pairs - first < GDN_PAIRS ? (int)(w->n_pairs - first) : GDN_PAIRS;
+    place at = place_of(u, &s, rows);
     kc_sync();
-    for (int m = 0; m < n_here; ++m, o += 2 * dv) pair(p, u, &s, m, o, dv, rows, &y);
+    for (int m = left < GDN_PAIRS ? (int)left : GDN_PAIRS; m > 0; --m, o += 2 * dv) {
+      pair(p, u, &at, m > 1 || left > GDN_PAIRS, o, dv, rows, &y);
+      next_pair(&at, rows);
+    }
   }
-  if (w->n_pairs == 0) return;
   write_output(u, &y, dv);
   *half = y.half;
   follow(sc, y.c2);
@@ -528,9 +611,9 @@ KC_INLINE void compute(const job *w, int rows) {
   /* All of a tile's scalars are read before any are written. */
   kc_sync();
   if (w->odd_first) odd_alone(&p, &u, &sc, half, rows);
-  load_key(p.k1, &u, u.kn + (w->t0 - 2) * 4 * rows, rows);
-  load_key(p.k2, &u, u.kn + (w->t0 - 1) * 4 * rows, rows);
+  if (GDN_KEEP_KEYS) load_keys(&p, &u, w->t0, rows);
   compute_pairs(&p, &u, w, rows, &sc, &half);
+  if (!GDN_KEEP_KEYS && w->even_last) load_keys(&p, &u, w->a->n_tokens - 1, rows);
   if (w->even_last) half = even_alone(&p, &u, &sc, w->a->n_tokens - 1, dv, rows);
   store_state(&p, &u, half, rows);
   store_scalars(&u, rows, sc);
