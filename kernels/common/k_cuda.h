@@ -6,12 +6,14 @@
  * in kc_sync, kc_sync_warp and kc_shuffle; copies to shared memory land when they
  * are waited for and not before, so a wait that is missing shows.
  *
- *   KC_KERNEL(name, args_type, threads)  begins the body of an entry: its args
+ *   KC_KERNEL(name, args_type, threads, blocks)  begins the body of an entry: its args
  *                               struct, passed by value, is *a; a block has at most
- *                               that many threads, and a processor need hold only one
+ *                               that many threads, and registers are given out so
+ *                               that a processor can hold that many blocks
  *   KC_SHARED(type, name)       the block's shared memory, as large as the launch
  *                               says, aligned to 16 bytes
  *   KC_UNROLL                   before a loop whose arrays must stay in registers
+ *   KC_UNROLL_1, KC_UNROLL_2    before a loop of which so many turns are made one
  *   kc_thread, kc_block, kc_block_y, kc_block_z   indices
  *   kc_sync                     barrier of the block
  *   kc_sync_warp                barrier of the warp, orders shared memory
@@ -25,7 +27,11 @@
  *   kc_near                     an address in shared memory that is cheap to keep:
  *                               kc_near_of(p), kc_near_add(near, n floats); read by
  *                               kc_near_load, kc_near_load4
+ *   kc_reciprocal(x)            within an ulp of 1 / x, for x in [1, 2]
+ *   kc_half(x)                  fp16 bits, nearest even
+ *   kc_store_if(condition, p, f)  *p = f where the condition holds, without a branch
  *   kc_inverse_sqrt(n)          the float nearest to 1 / sqrt(n) of an integer
+ *   kc_abs(f)
  *   kc_rarely(condition)        for a branch that is hardly ever taken
  *
  * A kernel uses one-dimensional blocks of whole warps of 32. */
@@ -43,9 +49,9 @@ typedef struct kc4 {
 #ifdef __CUDACC__
 
 #define KC_INLINE static __device__ __forceinline__
-#define KC_KERNEL_(name, args_type, threads)                                                      \
+#define KC_KERNEL_(name, args_type, threads, blocks)                                                      \
   KC_INLINE void name##_block(const args_type *a);                                                \
-  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ args_type args) { \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ args_type args) { \
     name##_block(&args);                                                                          \
   }                                                                                               \
   KC_INLINE void name##_block(const args_type *a)
@@ -53,6 +59,8 @@ typedef struct kc4 {
   extern __shared__ __align__(16) unsigned char kc_shared_memory[]; \
   type *name = (type *)kc_shared_memory
 #define KC_UNROLL _Pragma("unroll")
+#define KC_UNROLL_1 _Pragma("unroll 1")
+#define KC_UNROLL_2 _Pragma("unroll 2")
 #define KC_RESTRICT __restrict__
 #define kc_thread ((int)threadIdx.x)
 #define kc_block ((int)blockIdx.x)
@@ -73,6 +81,20 @@ KC_INLINE kc4 kc_load4(const float *p) {
 KC_INLINE void kc_store4(float *p, kc4 f) { *(float4 *)p = make_float4(f.v[0], f.v[1], f.v[2], f.v[3]); }
 
 KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __dsqrt_rn((double)n)); }
+
+KC_INLINE float kc_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+KC_INLINE uint16_t kc_half(float x) {
+  uint16_t h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+}
+KC_INLINE void kc_store_if(int condition, float *p, float f) {
+  asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0; @p st.global.f32 [%1], %2; }" ::"r"(condition), "l"(p), "f"(f) : "memory");
+}
 
 typedef unsigned kc_near;
 KC_INLINE kc_near kc_near_of(const float *p) { return (unsigned)__cvta_generic_to_shared(p); }
@@ -105,13 +127,15 @@ KC_INLINE void kc_copy_commit(void) { asm volatile("cp.async.commit_group;" ::: 
 #else
 
 #define KC_INLINE static inline __attribute__((always_inline, unused))
-#define KC_KERNEL_(name, args_type, threads)       \
+#define KC_KERNEL_(name, args_type, threads, blocks)       \
   KC_INLINE void name##_block(const args_type *a); \
   void name(const void *args);                     \
   void name(const void *args) { name##_block(args); } \
   KC_INLINE void name##_block(const args_type *a)
 #define KC_SHARED(type, name) type *name = (type *)kc_emulator.shared
 #define KC_UNROLL
+#define KC_UNROLL_1
+#define KC_UNROLL_2
 #define KC_RESTRICT restrict
 #define kc_thread (kc_emulator.thread)
 #define kc_block (kc_emulator.block[0])
@@ -152,6 +176,12 @@ KC_INLINE void kc_store4(float *p, kc4 f) {
 
 KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __builtin_sqrt((double)n)); }
 
+KC_INLINE float kc_reciprocal(float x) { return 1.0f / x; }
+KC_INLINE uint16_t kc_half(float x) { return (uint16_t)ks_to_half(x); }
+KC_INLINE void kc_store_if(int condition, float *p, float f) {
+  if (condition) *p = f;
+}
+
 typedef const float *kc_near;
 KC_INLINE kc_near kc_near_of(const float *p) { return p; }
 KC_INLINE kc_near kc_near_add(kc_near p, int n) { return p + n; }
@@ -160,14 +190,21 @@ KC_INLINE kc4 kc_near_load4(kc_near p) { return kc_load4(p); }
 
 #endif
 
+#define kc_abs(f) ks_float(ks_bits(f) & 0x7fffffff)
 #define kc_rarely(condition) __builtin_expect(!!(condition), 0)
-#define KC_KERNEL(name, args_type, threads) KC_KERNEL_(name, args_type, threads)
+#define KC_KERNEL(name, args_type, threads, blocks) KC_KERNEL_(name, args_type, threads, blocks)
 #define kc_lane (kc_thread & 31)
 #define kc_warp (kc_thread >> 5)
 
-/* The sum of a tree32 whose lanes are the warp's: by halves, the same in all. */
+/* The sums of n trees (tree32) whose lanes are the warp's, by halves; the same in all
+ * lanes. Level by level, so that the exchanges of one level overlap. */
+KC_INLINE void kc_lanes_sums(float *lane, int n) {
+  KC_UNROLL for (int half = 16; half; half /= 2)
+    KC_UNROLL for (int i = 0; i < n; ++i) lane[i] = lane[i] + kc_shuffle_xor(lane[i], half);
+}
+
 KC_INLINE float kc_lanes_sum(float lane) {
-  KC_UNROLL for (int half = 16; half; half /= 2) lane = lane + kc_shuffle_xor(lane, half);
+  kc_lanes_sums(&lane, 1);
   return lane;
 }
 

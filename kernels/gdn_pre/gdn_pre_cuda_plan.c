@@ -3,12 +3,12 @@
 
 #include "gdn_pre/gdn_pre.h"
 
-enum { WARPS = 4, RUN = 16 };
+enum { WARPS = 4, RUN = 16, GATE_HEADS = 8 };
 
 static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_gdn_pre_args *a = args;
   const int64_t runs = ((int64_t)a->n_tokens + (a->pos0 & 1) + RUN - 1) / RUN;
-  const int units = a->k_heads + a->v_heads + 1;
+  const int units = a->k_heads + a->v_heads + (a->v_heads + GATE_HEADS - 1) / GATE_HEADS;
   if (a->k_dim > 256 || a->v_dim > 256) return "gdn_pre: k_dim, v_dim: at most 256 expected on a GPU";
   *launch = (stk_cuda_launch){.grid = {(uint32_t)runs, (uint32_t)((units + WARPS - 1) / WARPS), 1}, .block = 32 * WARPS};
   snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d -DGDN_DV=%d -DGDN_TAPS=%d", a->k_dim, a->v_dim, a->n_taps);

@@ -1,9 +1,10 @@
 /* isa: cuda
- * gdn_scan -- one column a lane, the keys read again. */
+ * gdn_scan -- one column a lane. */
 #define GDN_ENTRY gdn_scan_cuda_c1k0
 #define GDN_COLS 1
 #define GDN_WARPS 6
 #define GDN_PAIRS 4
 #define GDN_PREFETCH 2
-#define GDN_KEEP_KEYS 0
+#define GDN_KEEP_KEYS 1
+#define GDN_UNROLL 1
 #include "gdn_scan/gdn_scan_warp.h"

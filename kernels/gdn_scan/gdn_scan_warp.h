@@ -26,6 +26,7 @@
  *   GDN_PREFETCH  stages ahead: 1 or 2
  *   GDN_KEEP_KEYS 1: the keys of the pair before stay in registers; 0: they are read
  *                 again from shared memory
+ *   GDN_UNROLL    pairs of a turn of the loop: 1 or 2
  * and whoever compiles it GDN_DK and GDN_DV; without them Dk and Dv are run-time
  * values, for tests. */
 #include "common/k_cuda.h"
@@ -44,6 +45,12 @@
 #define COLUMNS w->a->v_dim
 #endif
 
+#if GDN_UNROLL == 2
+#define GDN_LOOP KC_UNROLL_2
+#else
+#define GDN_LOOP KC_UNROLL_1
+#endif
+
 enum {
   COLS = GDN_COLS,
   WARP_COLUMNS = 8 * COLS,
@@ -54,17 +61,15 @@ enum {
    * addresses of a warp's load then lie in different banks. */
   BLOCK_PAD = 4,
   DOTS = 4,   /* floats for kq, kk, kkq of a token */
-  RECORD = 20 /* floats of a pair's record */
+  RECORD = 12 /* floats of a pair's record */
 };
 
 /* What a record holds. */
 enum {
-  R_MINUS_C1, R_C1, R_BETA_EVEN, R_KQ_EVEN, /* even token */
-  R_A_ODD, R_MINUS_C2, R_C2, R_MINUS_KK,    /* odd token */
-  R_BETA_ODD, R_KQ_ODD, R_KKQ,
-  R_SAFE,                                   /* 1: X needs no factor, and c1 and c2 are near 1 */
-  R_D1, R_D2, R_INV_D1, R_INV_D2,           /* what the waiting deltas are divided by */
-  R_KEEP                                    /* 0 or 1 */
+  R_C1, R_C2, R_BETA_EVEN, R_BETA_ODD,
+  R_KQ_EVEN, R_KQ_ODD, R_KK, R_KKQ,
+  R_A_ODD, R_INV_C1, R_INV_C2, /* 1 / c1, 1 / c2 */
+  R_PLAIN /* 1: X needs no factor, and c1 and c2 are not far from 1; else 0 */
 };
 
 /* A lane's part of the state: rows of its block, columns n, n + 8, ... */
@@ -187,12 +192,15 @@ KC_INLINE float divide_near(float a, float c, float y) {
   return ks_fma(ks_fma(-q, c, a), y, q);
 }
 
-KC_INLINE int is_near(float a) {
-  unsigned exponent = ((unsigned)ks_bits(a) >> 23) & 0xffu;
-  return exponent - (127u - 90u) < 180u;
+/* Of a NaN both ways of dividing make one. */
+KC_INLINE int are_near(float a, float b) {
+  a = kc_abs(a);
+  b = kc_abs(b);
+  const float low = a < b ? a : b, high = a < b ? b : a;
+  return (low >= 8.07793567e-28f) & (high <= 1.23794004e27f); /* 2^-90, 2^90 */
 }
 
-KC_INLINE int c_is_safe(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
+KC_INLINE int c_is_near(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
 
 /* ---- one token, keys and queries from global memory ------------------------------ */
 
@@ -309,8 +317,8 @@ typedef struct pending {
 KC_INLINE void write_output(const unit *u, const pending *y, int64_t dv) {
   float even = ks_fma(y->kq_even, y->half, y->c1 * over_blocks(u, y->r_even));
   float odd = ks_fma(y->kq_odd, y->delta, ks_fma(y->kkq, y->w, y->c2 * over_blocks(u, y->r_odd)));
-  if (u->block < COLS) y->o[0] = even;
-  if (u->block < COLS) y->o[dv] = odd;
+  kc_store_if(u->block < COLS, y->o, even);
+  kc_store_if(u->block < COLS, y->o + dv, odd);
 }
 
 /* Updates X and gives the sums with the pair's keys. */
@@ -355,37 +363,35 @@ KC_INLINE void queries(const part *p, kc_near k, int rows, int g0, int g1, pendi
 /* One pair. y is the pair before, and becomes this one; more: another one follows. X
  * then gets the factor s here that the contract applies before the next update. */
 KC_INLINE void pair(part *p, const unit *u, const place *at, int more, float *o, int64_t dv, int rows, pending *y) {
-  const kc4 even = kc_near_load4(at->record), odd = kc_near_load4(kc_near_add(at->record, 4));
-  const kc4 both = kc_near_load4(kc_near_add(at->record, 8)), divisors = kc_near_load4(kc_near_add(at->record, 12));
+  const kc4 cs = kc_near_load4(at->record), dots = kc_near_load4(kc_near_add(at->record, R_KQ_EVEN));
+  const kc4 rest = kc_near_load4(kc_near_add(at->record, R_A_ODD));
   const float v_even = kc_near_load(at->v), v_odd = kc_near_load(kc_near_add(at->v, WARP_COLUMNS));
-  const int keep = kc_near_load(kc_near_add(at->record, R_KEEP)) != 0.0f;
+  const int quarter = rows / 16;
   float p_even[COLS], p_odd[COLS];
   keys(p, at->k, rows, p_even, p_odd);
   write_output(u, y, dv);
   KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = y->r_odd[c] = 0.0f;
   y->o = o;
-  y->c1 = even.v[1];
-  y->kq_even = even.v[3];
-  y->c2 = odd.v[2];
-  y->kq_odd = both.v[1];
-  y->kkq = both.v[2];
-  const int quarter = rows / 16;
+  y->c1 = cs.v[0];
+  y->c2 = cs.v[1];
+  y->kq_even = dots.v[0];
+  y->kq_odd = dots.v[1];
+  y->kkq = dots.v[3];
   const blocks even_pairs = over_pairs(u, p_even), odd_pairs = over_pairs(u, p_odd);
   queries(p, at->k, rows, 0, quarter, y);
   const float first = over_halves(u, even_pairs), second = over_halves(u, odd_pairs);
   queries(p, at->k, rows, quarter, 2 * quarter, y);
-  y->half = even.v[2] * ks_fma(even.v[0], first, v_even);
-  y->w = odd.v[0] * y->half;
-  y->delta = both.v[0] * ks_fma(odd.v[3], y->w, ks_fma(odd.v[1], second, v_odd));
-  float top = keep ? y->half : y->w;
-  float d1 = divide_near(top, divisors.v[0], divisors.v[2]), d2 = divide_near(y->delta, divisors.v[1], divisors.v[3]);
+  y->half = cs.v[2] * ks_fma(-y->c1, first, v_even);
+  y->w = rest.v[0] * y->half;
+  y->delta = cs.v[3] * ks_fma(-dots.v[2], y->w, ks_fma(-y->c2, second, v_odd));
+  const float d1 = divide_near(y->half, y->c1, rest.v[1]), d2 = divide_near(y->delta, y->c2, rest.v[2]);
   queries(p, at->k, rows, 2 * quarter, 3 * quarter, y);
   to_columns(u, d1, p->d1);
   to_columns(u, d2, p->d2);
   queries(p, at->k, rows, 3 * quarter, rows / 4, y);
-  if (kc_rarely(kc_any(!((both.v[3] != 0.0f) & is_near(top) & is_near(y->delta))))) {
+  if (kc_rarely(kc_any(!((rest.v[3] != 0.0f) & are_near(y->half, y->delta))))) {
     leave(p, u, y->half, y->w, y->delta, y->c1, y->c2);
-    if (more && !keep && y->c2 != 1.0f) scale(p, y->c2, rows);
+    if (more && !(y->c2 >= STK_GDN_C_MIN) && y->c2 != 1.0f) scale(p, y->c2, rows);
   }
 }
 
@@ -523,25 +529,18 @@ KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scal
     follow(sc, c2);
   }
   if (own >= n_pairs) return;
-  record[R_MINUS_C1] = -c1_own;
   record[R_C1] = c1_own;
-  record[R_BETA_EVEN] = token[1];
-  record[R_KQ_EVEN] = dots[0];
-  record[R_A_ODD] = token[2];
-  record[R_MINUS_C2] = -c2_own;
   record[R_C2] = c2_own;
-  record[R_MINUS_KK] = -dots[DOTS + 1];
+  record[R_BETA_EVEN] = token[1];
   record[R_BETA_ODD] = token[3];
+  record[R_KQ_EVEN] = dots[0];
   record[R_KQ_ODD] = dots[DOTS];
+  record[R_KK] = dots[DOTS + 1];
   record[R_KKQ] = dots[DOTS + 2];
-  const int keep = c2_own >= STK_GDN_C_MIN;
-  const float d1 = keep ? c1_own : 1.0f, d2 = keep ? c2_own : 1.0f;
-  record[R_D1] = d1;
-  record[R_D2] = d2;
-  record[R_INV_D1] = 1.0f / d1;
-  record[R_INV_D2] = 1.0f / d2;
-  record[R_KEEP] = keep ? 1.0f : 0.0f;
-  record[R_SAFE] = keep && c_is_safe(d1) && c_is_safe(d2) ? 1.0f : 0.0f;
+  record[R_A_ODD] = token[2];
+  record[R_INV_C1] = 1.0f / c1_own;
+  record[R_INV_C2] = 1.0f / c2_own;
+  record[R_PLAIN] = c2_own >= STK_GDN_C_MIN && c_is_near(c1_own) && c_is_near(c2_own) ? 1.0f : 0.0f;
 }
 
 /* Before barrier n stage n is ready; behind it the others have left stage n - 1, so
@@ -590,7 +589,7 @@ KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, sca
     const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
     place at = place_of(u, &s, rows);
     kc_sync();
-    for (int m = left < GDN_PAIRS ? (int)left : GDN_PAIRS; m > 0; --m, o += 2 * dv) {
+    GDN_LOOP for (int m = left < GDN_PAIRS ? (int)left : GDN_PAIRS; m > 0; --m, o += 2 * dv) {
       pair(p, u, &at, m > 1 || left > GDN_PAIRS, o, dv, rows, &y);
       next_pair(&at, rows);
     }
@@ -620,7 +619,7 @@ KC_INLINE void compute(const job *w, int rows) {
 }
 
 /* Grid: blocks of units, key heads. */
-KC_KERNEL(GDN_ENTRY, stk_gdn_scan_args, 32 * (GDN_WARPS + 1)) {
+KC_KERNEL(GDN_ENTRY, stk_gdn_scan_args, 32 * (GDN_WARPS + 1), 1) {
   const int rows = ROWS;
   const int64_t n_units = (int64_t)(a->v_heads / a->k_heads) * a->v_dim / WARP_COLUMNS;
   KC_SHARED(float, shared);

@@ -44,7 +44,7 @@ KC_INLINE float over_blocks(float sum) {
 }
 
 /* Grid: tiles of all heads. */
-KC_KERNEL(gdn_step_cuda, stk_gdn_step_args, 32) {
+KC_KERNEL(gdn_step_cuda, stk_gdn_step_args, 32, 1) {
   const int rows = ROWS, block = kc_lane / 8, column = kc_lane % 8 * 2, dk = 4 * rows;
   const int tiles = a->v_dim / STK_GDN_TILE, h = kc_block / tiles, kh = h / (a->v_heads / a->k_heads);
   const int even = !(a->pos0 & 1);
