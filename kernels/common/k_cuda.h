@@ -13,7 +13,6 @@
  *   KC_SHARED(type, name)       the block's shared memory, as large as the launch
  *                               says, aligned to 16 bytes
  *   KC_UNROLL                   before a loop whose arrays must stay in registers
- *   KC_UNROLL_1, KC_UNROLL_2    before a loop of which so many turns are made one
  *   kc_thread, kc_block, kc_block_y, kc_block_z   indices
  *   kc_sync                     barrier of the block
  *   kc_sync_warp                barrier of the warp, orders shared memory
@@ -29,7 +28,6 @@
  *                               kc_near_load, kc_near_load4
  *   kc_reciprocal(x)            within an ulp of 1 / x, for x in [1, 2]
  *   kc_half(x)                  fp16 bits, nearest even
- *   kc_store_if(condition, p, f)  *p = f where the condition holds, without a branch
  *   kc_inverse_sqrt(n)          the float nearest to 1 / sqrt(n) of an integer
  *   kc_abs(f)
  *   kc_rarely(condition)        for a branch that is hardly ever taken
@@ -59,8 +57,6 @@ typedef struct kc4 {
   extern __shared__ __align__(16) unsigned char kc_shared_memory[]; \
   type *name = (type *)kc_shared_memory
 #define KC_UNROLL _Pragma("unroll")
-#define KC_UNROLL_1 _Pragma("unroll 1")
-#define KC_UNROLL_2 _Pragma("unroll 2")
 #define KC_RESTRICT __restrict__
 #define kc_thread ((int)threadIdx.x)
 #define kc_block ((int)blockIdx.x)
@@ -91,9 +87,6 @@ KC_INLINE uint16_t kc_half(float x) {
   uint16_t h;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
   return h;
-}
-KC_INLINE void kc_store_if(int condition, float *p, float f) {
-  asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0; @p st.global.f32 [%1], %2; }" ::"r"(condition), "l"(p), "f"(f) : "memory");
 }
 
 typedef unsigned kc_near;
@@ -134,8 +127,6 @@ KC_INLINE void kc_copy_commit(void) { asm volatile("cp.async.commit_group;" ::: 
   KC_INLINE void name##_block(const args_type *a)
 #define KC_SHARED(type, name) type *name = (type *)kc_emulator.shared
 #define KC_UNROLL
-#define KC_UNROLL_1
-#define KC_UNROLL_2
 #define KC_RESTRICT restrict
 #define kc_thread (kc_emulator.thread)
 #define kc_block (kc_emulator.block[0])
@@ -175,12 +166,8 @@ KC_INLINE void kc_store4(float *p, kc4 f) {
 }
 
 KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __builtin_sqrt((double)n)); }
-
 KC_INLINE float kc_reciprocal(float x) { return 1.0f / x; }
 KC_INLINE uint16_t kc_half(float x) { return (uint16_t)ks_to_half(x); }
-KC_INLINE void kc_store_if(int condition, float *p, float f) {
-  if (condition) *p = f;
-}
 
 typedef const float *kc_near;
 KC_INLINE kc_near kc_near_of(const float *p) { return p; }

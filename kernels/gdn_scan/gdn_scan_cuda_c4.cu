@@ -6,5 +6,4 @@
 #define GDN_PAIRS 8
 #define GDN_PREFETCH 2
 #define GDN_KEEP_KEYS 0
-#define GDN_UNROLL 1
 #include "gdn_scan/gdn_scan_warp.h"

@@ -1,10 +1,9 @@
 /* isa: cuda
- * gdn_scan -- the chosen one with the keys read again, two pairs a turn. */
+ * gdn_scan -- the chosen one with the keys read again. */
 #define GDN_ENTRY gdn_scan_cuda_k0
 #define GDN_COLS 2
 #define GDN_WARPS 3
 #define GDN_PAIRS 8
 #define GDN_PREFETCH 2
 #define GDN_KEEP_KEYS 0
-#define GDN_UNROLL 2
 #include "gdn_scan/gdn_scan_warp.h"

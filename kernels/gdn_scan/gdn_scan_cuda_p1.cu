@@ -6,5 +6,4 @@
 #define GDN_PAIRS 8
 #define GDN_PREFETCH 1
 #define GDN_KEEP_KEYS 1
-#define GDN_UNROLL 1
 #include "gdn_scan/gdn_scan_warp.h"

@@ -34,5 +34,4 @@ VARIANT(cuda, gdn_scan_cuda, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 2);
 VARIANT(cuda_p1, gdn_scan_cuda_p1, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 1);
 VARIANT(cuda_c1, gdn_scan_cuda_c1, .cols = 1, .warps = 6, .pairs = 4, .prefetch = 2);
 VARIANT(cuda_k0, gdn_scan_cuda_k0, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 2);
-VARIANT(cuda_c1k0, gdn_scan_cuda_c1k0, .cols = 1, .warps = 6, .pairs = 4, .prefetch = 2);
 VARIANT(cuda_c4, gdn_scan_cuda_c4, .cols = 4, .warps = 1, .pairs = 8, .prefetch = 2);

@@ -26,7 +26,6 @@
  *   GDN_PREFETCH  stages ahead: 1 or 2
  *   GDN_KEEP_KEYS 1: the keys of the pair before stay in registers; 0: they are read
  *                 again from shared memory
- *   GDN_UNROLL    pairs of a turn of the loop: 1 or 2
  * and whoever compiles it GDN_DK and GDN_DV; without them Dk and Dv are run-time
  * values, for tests. */
 #include "common/k_cuda.h"
@@ -43,12 +42,6 @@
 #define COLUMNS GDN_DV
 #else
 #define COLUMNS w->a->v_dim
-#endif
-
-#if GDN_UNROLL == 2
-#define GDN_LOOP KC_UNROLL_2
-#else
-#define GDN_LOOP KC_UNROLL_1
 #endif
 
 enum {
@@ -86,6 +79,7 @@ typedef struct unit {
   float *o;
   int block, n; /* lane = 8 * block + n */
   int own;      /* the lane finishes column n + 8 * own */
+  int later;    /* of the lanes that own a column: writes the odd token's output */
   int in_tile;  /* the unit's first column in its first tile: 0 or 8 */
 } unit;
 
@@ -307,25 +301,30 @@ KC_INLINE void next_pair(place *at, int rows) {
 }
 
 /* A pair whose output is not written yet: the lane's sums with q, and of its own
- * column what the output is made of. */
+ * column what the output is made of. Several lanes own a column; some write the even
+ * token's output, some the odd one's, so that no branch is needed. */
 typedef struct pending {
   float r_even[COLS], r_odd[COLS];
   float half, w, delta, c1, c2, kq_even, kq_odd, kkq;
-  float *o; /* the even token's */
+  float *o; /* where the lane writes */
 } pending;
 
 KC_INLINE void write_output(const unit *u, const pending *y, int64_t dv) {
   float even = ks_fma(y->kq_even, y->half, y->c1 * over_blocks(u, y->r_even));
   float odd = ks_fma(y->kq_odd, y->delta, ks_fma(y->kkq, y->w, y->c2 * over_blocks(u, y->r_odd)));
-  kc_store_if(u->block < COLS, y->o, even);
-  kc_store_if(u->block < COLS, y->o + dv, odd);
+#if GDN_COLS == 4
+  y->o[0] = even;
+  y->o[dv] = odd;
+#else
+  (void)dv;
+  *y->o = u->later ? odd : even;
+#endif
 }
 
-/* Updates X and gives the sums with the pair's keys. */
-KC_INLINE void keys(part *p, kc_near k, int rows, float p_even[COLS], float p_odd[COLS]) {
+/* Updates X and adds to the sums with the pair's keys, groups g0 .. g1 - 1 of four rows. */
+KC_INLINE void keys(part *p, kc_near k, int rows, int g0, int g1, float p_even[COLS], float p_odd[COLS]) {
   const int stride = row_floats(rows);
-  KC_UNROLL for (int c = 0; c < COLS; ++c) p_even[c] = p_odd[c] = 0.0f;
-  KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
+  KC_UNROLL for (int g = g0; g < g1; ++g) {
 #if !GDN_KEEP_KEYS
     kc4 k1 = kc_near_load4(kc_near_add(k, 4 * g)), k2 = kc_near_load4(kc_near_add(k, stride + 4 * g));
     KC_UNROLL for (int j = 0; j < 4; ++j) {
@@ -347,28 +346,42 @@ KC_INLINE void keys(part *p, kc_near k, int rows, float p_even[COLS], float p_od
   }
 }
 
-/* The sums with the pair's queries over rows 4 * g0 to 4 * g1 - 1 of the block. */
-KC_INLINE void queries(const part *p, kc_near k, int rows, int g0, int g1, pending *y) {
-  const kc_near q = kc_near_add(k, STAGE_KEYS * row_floats(rows));
-  KC_UNROLL for (int g = g0; g < g1; ++g) {
-    kc4 even = kc_near_load4(kc_near_add(q, 4 * g)), odd = kc_near_load4(kc_near_add(q, row_floats(rows) + 4 * g));
-    KC_UNROLL for (int j = 0; j < 4; ++j) {
-      const int i = 4 * g + j;
-      KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = ks_fma(p->x[i][c], even.v[j], y->r_even[c]);
-      KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_odd[c] = ks_fma(p->x[i][c], odd.v[j], y->r_odd[c]);
-    }
+/* Four rows of the pair's queries. */
+typedef struct query {
+  kc4 even, odd;
+} query;
+
+KC_INLINE query load_query(kc_near k, int rows, int g) {
+  const kc_near q = kc_near_add(k, STAGE_KEYS * row_floats(rows) + 4 * g);
+  query r = {kc_near_load4(q), kc_near_load4(kc_near_add(q, row_floats(rows)))};
+  return r;
+}
+
+KC_INLINE void use_query(const part *p, query q, int g, pending *y) {
+  KC_UNROLL for (int j = 0; j < 4; ++j) {
+    const int i = 4 * g + j;
+    KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = ks_fma(p->x[i][c], q.even.v[j], y->r_even[c]);
+    KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_odd[c] = ks_fma(p->x[i][c], q.odd.v[j], y->r_odd[c]);
   }
 }
 
-/* One pair. y is the pair before, and becomes this one; more: another one follows. X
- * then gets the factor s here that the contract applies before the next update. */
-KC_INLINE void pair(part *p, const unit *u, const place *at, int more, float *o, int64_t dv, int rows, pending *y) {
+/* The sums with the queries of groups g0 .. g1 - 1. */
+KC_INLINE void queries(const part *p, kc_near k, int rows, int g0, int g1, pending *y) {
+  KC_UNROLL for (int g = g0; g < g1; ++g) use_query(p, load_query(k, rows, g), g, y);
+}
+
+/* One pair. y is the pair before, and becomes this one. True if the quick way of
+ * dividing does not do, or X needs the factor s: finish_pair is due. */
+KC_INLINE int pair(part *p, const unit *u, const place *at, float *o, int64_t dv, int rows, pending *y) {
   const kc4 cs = kc_near_load4(at->record), dots = kc_near_load4(kc_near_add(at->record, R_KQ_EVEN));
   const kc4 rest = kc_near_load4(kc_near_add(at->record, R_A_ODD));
   const float v_even = kc_near_load(at->v), v_odd = kc_near_load(kc_near_add(at->v, WARP_COLUMNS));
-  const int quarter = rows / 16;
+  const int n = rows / 4;
   float p_even[COLS], p_odd[COLS];
-  keys(p, at->k, rows, p_even, p_odd);
+  KC_UNROLL for (int c = 0; c < COLS; ++c) p_even[c] = p_odd[c] = 0.0f;
+  keys(p, at->k, rows, 0, n - 1, p_even, p_odd);
+  const query q0 = load_query(at->k, rows, 0), q1 = load_query(at->k, rows, 1);
+  keys(p, at->k, rows, n - 1, n, p_even, p_odd);
   write_output(u, y, dv);
   KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = y->r_odd[c] = 0.0f;
   y->o = o;
@@ -378,21 +391,25 @@ KC_INLINE void pair(part *p, const unit *u, const place *at, int more, float *o,
   y->kq_odd = dots.v[1];
   y->kkq = dots.v[3];
   const blocks even_pairs = over_pairs(u, p_even), odd_pairs = over_pairs(u, p_odd);
-  queries(p, at->k, rows, 0, quarter, y);
+  use_query(p, q0, 0, y);
   const float first = over_halves(u, even_pairs), second = over_halves(u, odd_pairs);
-  queries(p, at->k, rows, quarter, 2 * quarter, y);
+  use_query(p, q1, 1, y);
   y->half = cs.v[2] * ks_fma(-y->c1, first, v_even);
   y->w = rest.v[0] * y->half;
   y->delta = cs.v[3] * ks_fma(-dots.v[2], y->w, ks_fma(-y->c2, second, v_odd));
   const float d1 = divide_near(y->half, y->c1, rest.v[1]), d2 = divide_near(y->delta, y->c2, rest.v[2]);
-  queries(p, at->k, rows, 2 * quarter, 3 * quarter, y);
+  queries(p, at->k, rows, 2, n - n / 4, y);
   to_columns(u, d1, p->d1);
   to_columns(u, d2, p->d2);
-  queries(p, at->k, rows, 3 * quarter, rows / 4, y);
-  if (kc_rarely(kc_any(!((rest.v[3] != 0.0f) & are_near(y->half, y->delta))))) {
-    leave(p, u, y->half, y->w, y->delta, y->c1, y->c2);
-    if (more && !(y->c2 >= STK_GDN_C_MIN) && y->c2 != 1.0f) scale(p, y->c2, rows);
-  }
+  queries(p, at->k, rows, n - n / 4, n, y);
+  return kc_any(!((rest.v[3] != 0.0f) & are_near(y->half, y->delta)));
+}
+
+/* more: another pair follows. X then gets here the factor that the contract applies
+ * before the next update. */
+KC_INLINE void finish_pair(part *p, const unit *u, const pending *y, int more, int rows) {
+  leave(p, u, y->half, y->w, y->delta, y->c1, y->c2);
+  if (more && !(y->c2 >= STK_GDN_C_MIN) && y->c2 != 1.0f) scale(p, y->c2, rows);
 }
 
 /* ---- a block ------------------------------------------------------------------------ */
@@ -415,6 +432,7 @@ KC_INLINE unit unit_at(const stk_gdn_scan_args *a, int64_t kh, int64_t index, in
   u.block = kc_lane / 8;
   u.n = kc_lane % 8;
   u.own = u.block % COLS;
+  u.later = COLS == 4 ? 0 : u.block / COLS % 2;
   return u;
 }
 
@@ -584,14 +602,21 @@ KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, sca
   KC_UNROLL for (int c = 0; c < COLS; ++c) y.r_even[c] = y.r_odd[c] = 0.0f;
   y.half = y.w = y.delta = y.c1 = y.c2 = y.kq_even = y.kq_odd = y.kkq = 0.0f;
   /* What the first pair writes as the output of the one before, it overwrites. */
-  float *o = y.o = u->o + w->t0 * dv + u->n + 8 * u->own;
+  float *o = y.o = u->o + (w->t0 + u->later) * dv + u->n + 8 * u->own;
   for (int64_t left = w->n_pairs, n = 0; left > 0; left -= GDN_PAIRS, ++n) {
     const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
     place at = place_of(u, &s, rows);
     kc_sync();
-    GDN_LOOP for (int m = left < GDN_PAIRS ? (int)left : GDN_PAIRS; m > 0; --m, o += 2 * dv) {
-      pair(p, u, &at, m > 1 || left > GDN_PAIRS, o, dv, rows, &y);
-      next_pair(&at, rows);
+    for (int m = left < GDN_PAIRS ? (int)left : GDN_PAIRS; m > 0;) {
+      int due;
+      /* One branch a pair: each costs some twenty cycles of waiting for instructions. */
+      do {
+        due = pair(p, u, &at, o, dv, rows, &y);
+        next_pair(&at, rows);
+        o += 2 * dv;
+        --m;
+      } while ((m > 0) & !due);
+      if (due) finish_pair(p, u, &y, m > 0 || left > GDN_PAIRS, rows);
     }
   }
   write_output(u, &y, dv);
