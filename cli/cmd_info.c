@@ -47,8 +47,11 @@ static void print_model(const cli_model *m, bool verbose) {
 }
 
 static void print_plan(const cli_model *m, const strata_memory_plan *plan, int32_t n_tokens) {
-  printf("%-20s %s, %d threads\n\n", "computes with", strata_engine_isa(m->engine),
+  char gpu[512];
+  strata_gpu_describe(gpu, sizeof gpu);
+  printf("%-20s %s, %d threads\n", "computes with", strata_engine_isa(m->engine),
          strata_engine_threads(m->engine));
+  printf("%-20s %s\n\n", "GPU", gpu);
   printf("memory for a sequence of %d tokens, in bytes\n", n_tokens);
   for (int32_t i = 0; i < plan->n_rows; i++)
     printf("  %-18s %15lld\n", plan->rows[i].component, (long long)plan->rows[i].bytes);
@@ -86,9 +89,11 @@ static json_t *plan_json(const strata_memory_plan *plan, int32_t n_tokens) {
 }
 
 static json_t *info_json(const cli_model *m, const strata_memory_plan *plan, int32_t n_tokens) {
-  return json_pack("{s:o, s:o, s:{s:s, s:i}}", "model", model_json(m), "memory",
+  char gpu[512];
+  strata_gpu_describe(gpu, sizeof gpu);
+  return json_pack("{s:o, s:o, s:{s:s, s:i, s:s}}", "model", model_json(m), "memory",
                    plan_json(plan, n_tokens), "engine", "isa", strata_engine_isa(m->engine),
-                   "threads", (int)strata_engine_threads(m->engine));
+                   "threads", (int)strata_engine_threads(m->engine), "gpu", gpu);
 }
 
 static strata_status show(const cli_model *m, const info_args *args, strata_error *err) {

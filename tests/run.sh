@@ -173,6 +173,7 @@ part_programs() {
   title "tests"
   programs unit 120
   programs parity 120
+  programs cuda 300
   programs golden 120
   programs engine 300
   programs lab 300
@@ -386,13 +387,22 @@ check_full() {
   part_math_full
 }
 
+# The kernels on the GPU; where there is none, one line says why.
+check_gpu() {
+  build_as release "$build/tests/cuda/test_device" "$build/tests/cuda/test_nvrtc" || return
+  title "GPU"
+  part=gpu
+  cases cuda/test_nvrtc 600 "$dir/tests/cuda/test_nvrtc"
+  cases cuda/test_device 600 "$dir/tests/cuda/test_device"
+}
+
 # ---- main ------------------------------------------------------------------------
 
 case ${1:-} in
   check) check ;;
   check-full) check_full ;;
   fuzz) part_fuzz ;;
-  check-gpu) title "GPU"; skip "GPU kernels" "this version has none" ;;
+  check-gpu) check_gpu ;;
   *) echo "usage: tests/run.sh check|check-full|check-gpu|fuzz" >&2; exit 2 ;;
 esac
 

@@ -57,7 +57,7 @@ awk '
   function layer_of_include(name, part, n) {
     if (name == "strata/kernel.h") return "kernel.h"
     if (name ~ /^strata\//) return "strata"
-    if (name == "ops.inc") return "contract"
+    if (name == "ops.inc" || name == "cuda.inc") return "contract"
     n = split(name, part, "/")
     if (n == 1) return name ~ /^cli_/ ? "cli" : "unknown"
     if (part[1] == "common" || part[1] == "tests") return part[1]

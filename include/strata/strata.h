@@ -85,6 +85,10 @@ STRATA_API void strata_engine_free(strata_engine **engine);
 STRATA_API const char *strata_engine_isa(const strata_engine *engine);
 STRATA_API int32_t strata_engine_threads(const strata_engine *engine);
 
+/* fills text with one line about the GPUs for kernels: what was found, or why there
+ * is none. */
+STRATA_API void strata_gpu_describe(char *text, size_t n_bytes);
+
 /* ---- model ---------------------------------------------------------------- */
 
 typedef struct strata_model strata_model;

@@ -32,6 +32,22 @@ int32_t st_cuda_count(char *why, size_t why_bytes) {
   return n > 0 ? n : 0;
 }
 
+void strata_gpu_describe(char *text, size_t n_bytes) {
+  st_cuda *cuda;
+  strata_error err;
+  int32_t n = st_cuda_count(text, n_bytes);
+  if (n == 0) return;
+  if (st_cuda_open(0, NULL, &cuda, &err) != STRATA_OK) {
+    snprintf(text, n_bytes, "%s", err.message);
+    return;
+  }
+  const st_cuda_info *info = &cuda->info;
+  snprintf(text, n_bytes, "%d x %s, %s, %d processors, %lld MiB, CUDA driver %d.%d, NVRTC %d.%d", n, info->name,
+           info->arch, info->n_processors, (long long)(info->memory_bytes >> 20), info->driver_version / 1000,
+           info->driver_version % 1000 / 10, info->compiler_version / 1000, info->compiler_version % 1000 / 10);
+  st_cuda_close(&cuda);
+}
+
 static strata_status read_info(st_cuda *cuda, strata_error *err) {
   const st_cuda_driver *d = &cuda->driver;
   st_cuda_info *info = &cuda->info;
@@ -57,11 +73,11 @@ static strata_status read_info(st_cuda *cuda, strata_error *err) {
 }
 
 static strata_status choose_cache(st_cuda *cuda, const char *given, strata_error *err) {
-  char *home;
+  char *folder;
   if (given) return st_strndup(&cuda->cache_dir, given, strlen(given), err);
-  ST_TRY(st_dir_home(&home, err));
-  strata_status status = st_path_join(&cuda->cache_dir, home, ".cache/strata/cuda", err);
-  st_free(home);
+  ST_TRY(st_cache_path(&folder, err));
+  strata_status status = st_path_join(&cuda->cache_dir, folder, "cuda", err);
+  st_free(folder);
   return status;
 }
 

@@ -37,8 +37,7 @@ typedef struct st_cuda_info {
  * device. why is never empty then. */
 int32_t st_cuda_count(char *why, size_t why_bytes);
 
-/* cache_dir: where compiled kernels are kept; NULL: .cache/strata/cuda in the user's
- * home folder. */
+/* cache_dir: where compiled kernels are kept; NULL: ~/.cache/strata/cuda. */
 strata_status st_cuda_open(int32_t ordinal, const char *cache_dir, st_cuda **out, strata_error *err);
 void st_cuda_close(st_cuda **cuda);
 const st_cuda_info *st_cuda_info_of(const st_cuda *cuda);
