@@ -22,6 +22,7 @@
  *                               in the background; to and from aligned to them
  *   kc_copy_commit, kc_copy_wait(n)  the copies of a thread are committed in groups;
  *                               wait leaves at most n groups unfinished (n constant)
+ *   kc_load2, kc_store2         two floats at an address aligned to 8 bytes
  *   kc_load4, kc_store4         four floats at an address aligned to 16 bytes
  *   kc_near                     an address in shared memory that is cheap to keep:
  *                               kc_near_of(p), kc_near_add(near, n floats); read by
@@ -40,6 +41,9 @@
 
 #include "common/k_math.h"
 
+typedef struct kc2 {
+  float v[2];
+} kc2;
 typedef struct kc4 {
   float v[4];
 } kc4;
@@ -69,6 +73,12 @@ KC_INLINE float kc_shuffle(float v, int lane) { return __shfl_sync(0xffffffffu, 
 KC_INLINE float kc_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 KC_INLINE int kc_any(int condition) { return __any_sync(0xffffffffu, condition); }
 
+KC_INLINE kc2 kc_load2(const float *p) {
+  float2 f = *(const float2 *)p;
+  kc2 r = {{f.x, f.y}};
+  return r;
+}
+KC_INLINE void kc_store2(float *p, kc2 f) { *(float2 *)p = make_float2(f.v[0], f.v[1]); }
 KC_INLINE kc4 kc_load4(const float *p) {
   float4 f = *(const float4 *)p;
   kc4 r = {{f.x, f.y, f.z, f.w}};
@@ -154,6 +164,16 @@ KC_INLINE void kc_copy4(void *to, const void *from) { kc_emulator_copy(to, from,
 KC_INLINE void kc_copy8(void *to, const void *from) { kc_emulator_copy(to, from, 8); }
 KC_INLINE void kc_copy16(void *to, const void *from) { kc_emulator_copy(to, from, 16); }
 
+KC_INLINE kc2 kc_load2(const float *p) {
+  kc2 r;
+  kc_emulator_aligned(p, 8);
+  memcpy(&r, p, sizeof r);
+  return r;
+}
+KC_INLINE void kc_store2(float *p, kc2 f) {
+  kc_emulator_aligned(p, 8);
+  memcpy(p, &f, sizeof f);
+}
 KC_INLINE kc4 kc_load4(const float *p) {
   kc4 r;
   kc_emulator_aligned(p, 16);

@@ -1,7 +1,7 @@
-/* gdn_step: how its GPU kernel is launched. */
+/* gdn_step: how its GPU kernels are launched. */
 #include <stdio.h>
 
-#include "gdn_step/gdn_step.h"
+#include "gdn_step/gdn_step_batch.h"
 
 static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_gdn_step_args *a = args;
@@ -11,4 +11,14 @@ static const char *plan(const void *args, stk_cuda_launch *launch) {
   return NULL;
 }
 
+/* args: as the host has them, steps in its own memory. */
+static const char *plan_batch(const void *args, stk_cuda_launch *launch) {
+  const stk_gdn_step_batch_args *a = args;
+  if (a->n_steps < 1) return "gdn_step_batch: n_steps: at least 1 expected";
+  const char *refused = plan(a->steps, launch);
+  if (!refused) launch->grid[1] = (uint32_t)a->n_steps;
+  return refused;
+}
+
 STK_CUDA_KERNEL(gdn_step, cuda, gdn_step_cuda, STK_GDN_STEP_CONTRACT, stk_gdn_step_args, STK_EXACT, plan);
+STK_CUDA_KERNEL(gdn_step, batch, gdn_step_batch_cuda, STK_GDN_STEP_CONTRACT, stk_gdn_step_batch_args, STK_EXACT, plan_batch);

@@ -1,7 +1,8 @@
 /* Times of the GPU kernels beside their floors, one table: median microseconds of a
  * launch in graph replays after warm-up, buffers rotated past the second-level cache.
  *
- *   bench_cuda [OP [T]]
+ *   bench_cuda [OP [T]]      OP: an op, batch (steps of many sequences), layers (36
+ *                            layers of pre, scan and post)
  *
  * The floor of a row is the larger of its bytes over BANDWIDTH and, for the scan, its
  * multiply-adds over FMA_RATE; both were read on an H200 (docs/perf/h200.md). */
@@ -10,7 +11,9 @@
 #include <string.h>
 
 #include "device/cuda/st_cuda_kernels.h"
-#include "gdn_scan/gdn_scan.h"
+#include "gdn_post/gdn_post.h"
+#include "gdn_pre/gdn_pre.h"
+#include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_cuda.h"
 
@@ -89,6 +92,150 @@ out:
   return status;
 }
 
+/* A linked-in kernel ready for one shape. */
+typedef struct ready {
+  st_cuda_module *module;
+  stk_cuda_launch launch;
+} ready;
+
+static strata_status make_ready(st_cuda *cuda, const stk_cuda_kernel *kernel, const void *args, ready *out, strata_error *err) {
+  const char *refused = kernel->plan(args, &out->launch);
+  if (refused) ST_FAIL(err, UNSUPPORTED, "%s", refused);
+  return st_cuda_module_open_kernel(cuda, kernel, out->launch.options, &out->module, err);
+}
+
+static strata_status host_case(lab_case *out, const char *op, int32_t T, int32_t pos0, strata_error *err) {
+  const stk_op *contract = st_kreg_op((st_op)st_kreg_op_by_name(op));
+  lab_settings settings = {0};
+  lab_args args;
+  ST_TRY(lab_settings_put(&settings, "T", T, err));
+  ST_TRY(lab_settings_put(&settings, "pos0", pos0, err));
+  ST_TRY(lab_args_make(contract, &settings, &args, err));
+  ST_TRY(lab_case_init(out, contract, args.bytes, (lab_fill){1, 0x5a, 0xa5, 0xff}, err));
+  gates_of_a_model(out);
+  return STRATA_OK;
+}
+
+/* ---- steps of many sequences ------------------------------------------------------- */
+
+enum { BATCH_MAX = 256, LAYERS = 36 };
+
+/* n sequences, of as many layers as there is room for: each row of cases one layer. */
+static strata_status run_batch(st_cuda *cuda, int32_t n, int32_t pos0, strata_error *err) {
+  strata_status status = STRATA_OK;
+  static lab_cuda_case sets[1024], lists[LAYERS];
+  static stk_gdn_step_args steps[BATCH_MAX];
+  const int32_t n_layers = n * LAYERS <= 1024 ? LAYERS : 1024 / n;
+  void *list = NULL;
+  lab_case host = {0};
+  ready kernel = {0};
+  double seconds = 0;
+  int32_t made = 0;
+  ST_TRY_OUT(host_case(&host, "gdn_step", 1, pos0, err));
+  const stk_gdn_step_batch_args shape = {host.args, n};
+  ST_TRY_OUT(make_ready(cuda, &stk_cuda_gdn_step_batch_cuda, &shape, &kernel, err));
+  ST_TRY_OUT(st_cuda_alloc(cuda, (size_t)n_layers * (size_t)n * sizeof *steps, "the list of steps", &list, err));
+  for (int32_t layer = 0; layer < n_layers; ++layer) {
+    for (int32_t i = 0; i < n; ++i, ++made) {
+      ST_TRY_OUT(lab_cuda_case_init(cuda, &host, &sets[made], err));
+      memcpy(&steps[i], sets[made].args.bytes, sizeof *steps);
+    }
+    stk_gdn_step_args *at = (stk_gdn_step_args *)list + layer * n;
+    ST_TRY_OUT(st_cuda_upload(cuda, at, steps, (size_t)n * sizeof *steps, err));
+    const stk_gdn_step_batch_args args = {at, n};
+    memcpy(lists[layer].args.bytes, &args, sizeof args);
+  }
+  ST_TRY_OUT(lab_cuda_time(cuda, kernel.module, &kernel.launch, lists, n_layers, ROUNDS, &seconds, err));
+  stk_work w = {0};
+  host.op->work(host.args, &w);
+  double floor = n * (w.state_bytes + w.io_bytes) / BANDWIDTH;
+  printf("%-22s n=%-4d %-5s            %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_step_batch_cuda", (int)n,
+         pos0 % 2 ? "odd" : "even", seconds * 1e6, floor * 1e6, seconds / floor);
+  fflush(stdout);
+out:
+  while (made > 0) lab_cuda_case_release(cuda, &sets[--made]);
+  lab_case_release(&host);
+  st_cuda_module_close(cuda, &kernel.module);
+  st_cuda_free(cuda, &list);
+  return status;
+}
+
+/* ---- layers of a prompt --------------------------------------------------------------- */
+
+enum { STAGES = 3 };
+
+/* LAYERS times pre, scan, post; pre's outputs are scan's inputs, and so on. Buffers of
+ * n_sets layers in turn. */
+static strata_status run_layers(st_cuda *cuda, int32_t T, int32_t n_sets, strata_error *err) {
+  static const char *const names[STAGES] = {"gdn_pre", "gdn_scan", "gdn_post"};
+  strata_status status = STRATA_OK;
+  static lab_cuda_case sets[STAGES][SETS_MAX];
+  lab_case host[STAGES] = {{0}};
+  ready kernel[STAGES] = {{0}};
+  st_cuda_graph *graph = NULL;
+  double best[ROUNDS];
+  int32_t made = 0;
+  for (int k = 0; k < STAGES; ++k) {
+    ST_TRY_OUT(host_case(&host[k], names[k], T, 0, err));
+    ST_TRY_OUT(make_ready(cuda, st_cuda_kernel_of(names[k], 0), host[k].args, &kernel[k], err));
+  }
+  for (; made < n_sets; ++made) {
+    for (int k = 0; k < STAGES; ++k) ST_TRY_OUT(lab_cuda_case_init(cuda, &host[k], &sets[k][made], err));
+    const stk_gdn_pre_args *pre = (const void *)sets[0][made].args.bytes;
+    stk_gdn_scan_args *scan = (void *)sets[1][made].args.bytes;
+    stk_gdn_post_args *post = (void *)sets[2][made].args.bytes;
+    scan->qn = pre->qn;
+    scan->kn = pre->kn;
+    scan->vc = pre->vc;
+    scan->kq = pre->kq;
+    post->o = scan->o;
+  }
+  for (int k = 0; k < STAGES; ++k) ST_TRY_OUT(st_cuda_launch(cuda, kernel[k].module, &kernel[k].launch, sets[k][0].args.bytes, err));
+  ST_TRY_OUT(st_cuda_wait(cuda, err));
+  ST_TRY_OUT(st_cuda_graph_begin(cuda, err));
+  for (int32_t layer = 0; layer < LAYERS; ++layer)
+    for (int k = 0; k < STAGES; ++k)
+      ST_TRY_OUT(st_cuda_launch(cuda, kernel[k].module, &kernel[k].launch, sets[k][layer % n_sets].args.bytes, err));
+  ST_TRY_OUT(st_cuda_graph_end(cuda, &graph, err));
+  for (int i = -2; i < ROUNDS; ++i) {
+    double seconds;
+    ST_TRY_OUT(st_cuda_time_begin(cuda, err));
+    ST_TRY_OUT(st_cuda_graph_run(cuda, graph, err));
+    ST_TRY_OUT(st_cuda_time_end(cuda, &seconds, err));
+    for (int at = i; at >= 0; --at) { /* keeps the times in order */
+      best[at] = seconds;
+      if (at == 0 || best[at - 1] <= seconds) break;
+      best[at] = best[at - 1];
+    }
+  }
+  printf("36 layers pre + scan + post, T=%-5d %9.3f ms, %8.2f us a layer\n", (int)T, best[ROUNDS / 2] * 1e3,
+         best[ROUNDS / 2] * 1e6 / LAYERS);
+  fflush(stdout);
+out:
+  st_cuda_graph_close(cuda, &graph);
+  for (int k = 0; k < STAGES; ++k) {
+    for (int32_t i = 0; i < SETS_MAX; ++i) lab_cuda_case_release(cuda, &sets[k][i]);
+    lab_case_release(&host[k]);
+    st_cuda_module_close(cuda, &kernel[k].module);
+  }
+  return status;
+}
+
+static strata_status run_batches(st_cuda *cuda, strata_error *err) {
+  static const int32_t sizes[] = {1, 16, 64, 256};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+    for (int32_t pos0 = 0; pos0 < 2; ++pos0) ST_TRY(run_batch(cuda, sizes[i], pos0, err));
+  return STRATA_OK;
+}
+
+static strata_status run_prompts(st_cuda *cuda, strata_error *err) {
+  ST_TRY(run_layers(cuda, 512, 6, err));
+  ST_TRY(run_layers(cuda, 1024, 4, err));
+  return run_layers(cuda, 2048, 3, err);
+}
+
+/* ---- one op --------------------------------------------------------------------------- */
+
 /* T: only that many tokens; 0: all sizes. */
 static strata_status run_op(st_cuda *cuda, const stk_op *op, int32_t T, strata_error *err) {
   static const struct {
@@ -126,6 +273,8 @@ int main(int argc, char **argv) {
     if (st_cuda_kernel_of(contract->name, 0) && (argc < 2 || strcmp(argv[1], contract->name) == 0))
       status = run_op(cuda, contract, argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0, &err);
   }
+  if (status == STRATA_OK && (argc < 2 || strcmp(argv[1], "batch") == 0)) status = run_batches(cuda, &err);
+  if (status == STRATA_OK && (argc < 2 || strcmp(argv[1], "layers") == 0)) status = run_prompts(cuda, &err);
   if (status != STRATA_OK) fprintf(stderr, "bench_cuda: %s\n", err.message);
   st_cuda_close(&cuda);
   return status != STRATA_OK;
