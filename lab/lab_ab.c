@@ -155,8 +155,8 @@ static strata_status check_child(void *user, strata_error *err) {
   ST_TRY_OUT(lab_side_load(job->cand, COPY_SECOND, &cand, err));
   job->trial.op = job->op;
   job->trial.shape = job->shape;
-  job->trial.base = base.kernel ? base.kernel : job->op->oracle;
-  job->trial.cand = cand.kernel;
+  job->trial.base = lab_runner_of(base.kernel ? base.kernel : job->op->oracle);
+  job->trial.cand = lab_runner_of(cand.kernel);
   ST_TRY_OUT(lab_parity_check(&job->trial, &job->parity, err));
 out:
   lab_side_unload(&base);

@@ -7,7 +7,7 @@
 #include "lab/lab_case.h"
 #include "os/st_process.h"
 
-enum { SAMPLES_A_ROUND = 4, PARTS_A_THREAD = 4 };
+enum { PARTS_A_THREAD = 4 };
 #define WARM_SECONDS 0.05
 
 typedef struct bench_set {
@@ -191,44 +191,45 @@ stk_work lab_bench_work(const lab_bench *b, int32_t stage) {
   return w;
 }
 
-size_t lab_samples_bytes(const lab_rule *rule) {
-  return sizeof(lab_samples) + (size_t)rule->max_rounds * SAMPLES_A_ROUND * sizeof(lab_sample);
+/* ---- what rounds need ----------------------------------------------------------- */
+
+/* A bench, and which stage of it is timed. */
+typedef struct timed {
+  lab_bench *bench;
+  int32_t stage;
+} timed;
+
+static strata_status time_batch(void *self, lab_arm arm, double *seconds, strata_error *err) {
+  const timed *t = self;
+  (void)err;
+  *seconds = batch(t->bench, t->stage, arm);
+  return STRATA_OK;
 }
 
-static void warm(lab_bench *b, int32_t stage, lab_arm arm) {
-  double end = st_clock_seconds() + WARM_SECONDS;
-  do dispatch(b, stage, arm, 1);
+static strata_status warm(void *self, lab_arm arm, strata_error *err) {
+  const timed *t = self;
+  double end = st_clock_seconds() + WARM_SECONDS, ignored;
+  do dispatch(t->bench, t->stage, arm, 1);
   while (st_clock_seconds() < end);
-  batch(b, stage, arm);
+  return time_batch(self, arm, &ignored, err);
 }
 
-/* One pair; round says which arm goes first. */
-static void measure_pair(lab_bench *b, int32_t stage, lab_arm pair, int32_t round, lab_samples *samples) {
-  for (int32_t order = 0; order < 2; ++order) {
-    lab_arm arm = (order == 0) == (round % 2 == 0) ? LAB_BASE : pair;
-    double at = st_clock_seconds() - samples->began, seconds = batch(b, stage, arm);
-    samples->changed |= !as_expected(b, stage, arm);
-    samples->items[samples->n++] = (lab_sample){round, pair, arm, order, at, seconds, false};
-  }
+static strata_status keep(void *self, strata_error *err) {
+  const timed *t = self;
+  return keep_expected(t->bench, t->stage, err);
+}
+
+static strata_status same(void *self, lab_arm arm, bool *same, strata_error *err) {
+  const timed *t = self;
+  (void)err;
+  *same = as_expected(t->bench, t->stage, arm);
+  return STRATA_OK;
 }
 
 strata_status lab_bench_measure(lab_bench *b, int32_t stage, const lab_rule *rule, double seconds,
                                 lab_samples *samples, strata_error *err) {
+  timed t = {b, stage};
+  const lab_timer timer = {&t, warm, time_batch, keep, same};
   const bool has_cand = b->stages[stage < 0 ? 0 : stage].kernel[LAB_CAND] != NULL;
-  lab_outcome outcome = {0};
-  samples->n = 0;
-  samples->began = st_clock_seconds();
-  const double end = samples->began + seconds;
-  for (int arm = 0; arm < LAB_ARMS; ++arm)
-    if (arm != LAB_CAND || has_cand) warm(b, stage, (lab_arm)arm);
-  batch(b, stage, LAB_BASE);
-  ST_TRY(keep_expected(b, stage, err));
-  for (int32_t round = 0; round < rule->max_rounds && st_clock_seconds() < end; ++round) {
-    if (has_cand) measure_pair(b, stage, LAB_CAND, round, samples);
-    measure_pair(b, stage, LAB_NULL, round, samples);
-    if (round % 2 == 0 || round + 1 < rule->min_rounds) continue;
-    ST_TRY(lab_stats_judge(samples->items, samples->n, rule, &outcome, err));
-    if (lab_stats_done(&outcome, rule)) break;
-  }
-  return STRATA_OK;
+  return lab_rounds(&timer, has_cand, rule, seconds, samples, err);
 }

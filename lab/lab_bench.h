@@ -11,8 +11,8 @@
 #define LAB_BENCH_H
 
 #include "device/cpu/st_pool.h"
+#include "lab/lab_rounds.h"
 #include "lab/lab_shape.h"
-#include "lab/lab_stats.h"
 
 enum { LAB_BATCH = 36, LAB_STAGES_MAX = 4, LAB_SETS_MAX = LAB_BATCH };
 
@@ -35,17 +35,6 @@ int32_t lab_bench_sets(const lab_bench *bench);
 size_t lab_bench_bytes(const lab_bench *bench); /* of all sets */
 /* Operations and bytes of a batch of one stage (-1: of all). */
 stk_work lab_bench_work(const lab_bench *bench, int32_t stage);
-
-/* Where samples go: plain data, so that it may lie in shared memory and outlive a
- * run that is killed. */
-typedef struct lab_samples {
-  int32_t n;
-  bool changed; /* a timed batch left other outputs than base */
-  double began; /* st_clock_seconds */
-  lab_sample items[];
-} lab_samples;
-/* Bytes of a lab_samples for a rule's rounds. */
-size_t lab_samples_bytes(const lab_rule *rule);
 
 /* Rounds of one stage (-1: all stages one after the other) until the rule is content
  * or seconds are over. NOMEM. */

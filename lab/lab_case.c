@@ -80,6 +80,14 @@ void lab_case_run(lab_case *c, const stk_kernel *kernel, int32_t n_parts) {
   for (int32_t part = n_parts; part-- > 0;) kernel->run(c->args, part, n_parts);
 }
 
+static strata_status run_on_cpu(const void *self, lab_case *c, int32_t n_parts, strata_error *err) {
+  (void)err;
+  lab_case_run(c, self, n_parts);
+  return STRATA_OK;
+}
+
+lab_runner lab_runner_of(const stk_kernel *kernel) { return (lab_runner){run_on_cpu, kernel}; }
+
 /* The first of n bytes that is not value; n if there is none. */
 static size_t first_other(const uint8_t *bytes, size_t n, uint8_t value) {
   size_t i = 0;

@@ -37,6 +37,16 @@ void lab_case_release(lab_case *c);
 /* Runs all parts, the last one first. */
 void lab_case_run(lab_case *c, const stk_kernel *kernel, int32_t n_parts);
 
+/* Whatever can run a case: a kernel of the CPU's, part by part on this thread, or one
+ * on a device, which copies the buffers there and back and knows no parts. */
+typedef struct lab_runner {
+  strata_status (*run)(const void *self, lab_case *c, int32_t n_parts, strata_error *err);
+  const void *self;
+} lab_runner;
+
+/* Cannot fail. */
+lab_runner lab_runner_of(const stk_kernel *kernel);
+
 /* What can be wrong with the bytes of one tensor, the worst last. */
 typedef enum lab_byte_word {
   LAB_EQUAL,

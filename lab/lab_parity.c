@@ -72,15 +72,20 @@ static void note_places(lab_parity *out, const lab_case *c, int32_t n_parts) {
     out->places[i] = (lab_place){c->tensors[i].name, c->buffers[i].data, c->buffers[i].data + c->buffers[i].n_bytes};
 }
 
-/* Runs the candidate; false if it leaves another floating-point mode behind. */
-static bool run_candidate(const lab_trial *t, lab_case *c, int32_t n_parts, lab_parity *out) {
+/* Runs the candidate. *kept: it left the floating-point mode as it was. */
+static strata_status run_candidate(const lab_trial *t, lab_case *c, int32_t n_parts, lab_parity *out,
+                                   bool *kept, strata_error *err) {
   note_places(out, c, n_parts);
   const st_fpmode before = st_fpmode_get();
-  lab_case_run(c, t->cand, n_parts);
-  bool kept = st_fpmode_equal(before, st_fpmode_get());
+  strata_status status = t->cand.run(t->cand.self, c, n_parts, err);
+  *kept = st_fpmode_equal(before, st_fpmode_get());
   st_fpmode_set(before);
-  if (t->sabotage != LAB_AS_IS) spoil(c, t->sabotage);
-  return kept;
+  if (status == STRATA_OK && t->sabotage != LAB_AS_IS) spoil(c, t->sabotage);
+  return status;
+}
+
+static strata_status run_base(const lab_trial *t, lab_case *c, strata_error *err) {
+  return t->base.run(t->base.self, c, 2, err);
 }
 
 static bool all_poison(const lab_case *c, int32_t i) {
@@ -114,12 +119,14 @@ static void settle(lab_case *want, lab_case *got) {
 static strata_status run_both(const lab_trial *t, const attempt *a, lab_parity *out, strata_error *err) {
   strata_status status = STRATA_OK;
   lab_case want, got = {0};
+  bool kept;
   out->word = LAB_PASS;
   out->detail[0] = '\0';
   ST_TRY(lab_case_init(&want, t->op, t->shape, a->fill, err));
   ST_TRY_OUT(lab_case_init(&got, t->op, t->shape, a->fill, err));
-  lab_case_run(&want, t->base, 2);
-  if (run_candidate(t, &got, a->n_parts, out)) {
+  ST_TRY_OUT(run_base(t, &want, err));
+  ST_TRY_OUT(run_candidate(t, &got, a->n_parts, out, &kept, err));
+  if (kept) {
     if (t->bound > 0) settle(&want, &got);
     compare(&want, &got, t->bound, out);
   } else {
@@ -141,14 +148,15 @@ static strata_status looks_stale(const lab_trial *t, const attempt *a, bool *sta
   lab_parity ignored = {0};
   lab_case want, first = {0}, second = {0};
   lab_fill other = a->fill;
+  bool kept;
   ++other.seed;
   *stale = false;
   ST_TRY(lab_case_init(&want, t->op, t->shape, a->fill, err));
   ST_TRY_OUT(lab_case_init(&first, t->op, t->shape, a->fill, err));
   ST_TRY_OUT(lab_case_init(&second, t->op, t->shape, other, err));
-  lab_case_run(&want, t->base, 1);
-  run_candidate(t, &first, a->n_parts, &ignored);
-  run_candidate(t, &second, a->n_parts, &ignored);
+  ST_TRY_OUT(run_base(t, &want, err));
+  ST_TRY_OUT(run_candidate(t, &first, a->n_parts, &ignored, &kept, err));
+  ST_TRY_OUT(run_candidate(t, &second, a->n_parts, &ignored, &kept, err));
   *stale = true;
   for (int32_t i = 0; i < want.n; ++i)
     if (want.tensors[i].role == STK_OUT && want.buffers[i].n_bytes > 0)
@@ -244,10 +252,11 @@ static strata_status repeats_itself(const lab_trial *t, const attempt *a, const 
                                     lab_parity *out, strata_error *err) {
   strata_status status = STRATA_OK;
   lab_case one, two = {0};
+  bool kept;
   ST_TRY(lab_case_init(&one, t->op, t->shape, a->fill, err));
   ST_TRY_OUT(lab_case_init(&two, t->op, t->shape, b->fill, err));
-  run_candidate(t, &one, a->n_parts, out);
-  run_candidate(t, &two, b->n_parts, out);
+  ST_TRY_OUT(run_candidate(t, &one, a->n_parts, out, &kept, err));
+  ST_TRY_OUT(run_candidate(t, &two, b->n_parts, out, &kept, err));
   for (int32_t i = 0; i < one.n; ++i) {
     if (all_poison(&one, i) && all_poison(&two, i)) continue;
     lab_difference d = lab_case_compare_tensor(&one, &two, i, 0);

@@ -37,7 +37,7 @@ typedef struct lab_trial {
   const stk_op *op;
   const void *shape;
   uint64_t seed;
-  const stk_kernel *base, *cand;
+  lab_runner base, cand;
   double bound;
   lab_sabotage sabotage;
   bool spare_unread; /* tensors that must not be read hold zeros */
@@ -62,7 +62,7 @@ typedef struct lab_parity {
   int32_t n_parts; /* of the running or last run */
 } lab_parity;
 
-/* UNSUPPORTED for a shape that the op refuses; NOMEM. */
+/* UNSUPPORTED for a shape that the op refuses; NOMEM; whatever a runner says. */
 strata_status lab_parity_check(const lab_trial *trial, lab_parity *out, strata_error *err);
 
 /* Turns a crash at an address (NULL: unknown) into a word and a line. */

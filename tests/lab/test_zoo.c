@@ -262,11 +262,11 @@ STK_OP(pick, 1, pick_args, NULL);
 static void test_reads_what_it_must_not(void **state) {
   (void)state;
   const stk_kernel reads = STK_KERNEL_FIELDS(pick, reads, "scalar", 1, pick_args, STK_EXACT, copy_by_ids);
-  lab_trial trial = {.op = &stk_pick_op, .shape = cases, .seed = 1, .base = &stk_pick__oracle, .cand = &stk_pick__oracle};
+  lab_trial trial = {.op = &stk_pick_op, .shape = cases, .seed = 1, .base = lab_runner_of(&stk_pick__oracle), .cand = lab_runner_of(&stk_pick__oracle)};
   lab_parity parity = {0};
   assert_int_equal(lab_parity_check(&trial, &parity, NULL), STRATA_OK);
   assert_int_equal(parity.word, LAB_PASS);
-  trial.cand = &reads;
+  trial.cand = lab_runner_of(&reads);
   assert_int_equal(lab_parity_check(&trial, &parity, NULL), STRATA_OK);
   assert_int_equal(parity.word, LAB_ON_UNREAD);
 }
