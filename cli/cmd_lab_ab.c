@@ -10,6 +10,7 @@
 #include "core/st_error.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_ab_json.h"
+#include "lab/lab_cuda_bench.h"
 #include "lab/lab_report.h"
 #include "os/st_file.h"
 
@@ -17,7 +18,7 @@ enum { NAME_BYTES = 1024, COMMAND_MAX = 40 };
 
 typedef struct ab_args {
   const char *op, *base, *cand, *base_dir, *cand_dir, *stages;
-  const char *tokens, *f32, *set, *rule, *report, *compiler;
+  const char *tokens, *f32, *set, *rule, *report, *compiler, *backend;
   float deadline;
   int32_t threads;
   uint64_t seed;
@@ -25,7 +26,7 @@ typedef struct ab_args {
   bool json;
 } ab_args;
 
-static const ab_args ab_defaults = {.deadline = 60, .seed = 21, .stages = "gdn_pre,gdn_scan,gdn_post"};
+static const ab_args ab_defaults = {.deadline = 60, .seed = 21, .backend = "cpu", .stages = "gdn_pre,gdn_scan,gdn_post"};
 
 #define OPTIONS_COMMON                                                                              \
   {0, "T", "LIST", CLI_TEXT, offsetof(ab_args, tokens), 0, 0, NULL,                                 \
@@ -40,6 +41,8 @@ static const ab_args ab_defaults = {.deadline = 60, .seed = 21, .stages = "gdn_p
        "where the report goes; must not exist yet (default: a new folder here)"},                   \
       {0, "deadline", "S", CLI_REAL, offsetof(ab_args, deadline), 0.1, 86400, NULL,                 \
        "seconds after which a check, or the timing of one size, is killed (default 60)"},           \
+      {0, "backend", "cpu|cuda", CLI_CHOICE, offsetof(ab_args, backend), 0, 0, "cpu|cuda",          \
+       "where the kernels run: C on the CPU, or CUDA C on the first GPU (default cpu)"},            \
       {0, "seed", "S", CLI_SEED, offsetof(ab_args, seed), 0, 0, NULL,                               \
        "of the inputs (default 21)"},                                                               \
       {0, "cc", "PROG", CLI_TEXT, offsetof(ab_args, compiler), 0, 0, NULL,                          \
@@ -93,7 +96,10 @@ static strata_status find_op(const char *name, size_t n_bytes, const stk_op **ou
   return STRATA_OK;
 }
 
+/* The one that this machine takes; a name that freezing refuses if there is none. */
 static const char *chosen_variant(const ab_job *job, const stk_op *op) {
+  const stk_cuda_kernel *gpu = st_cuda_kernel_of(op->name, 0);
+  if (job->request.cuda) return gpu ? gpu->variant : "cuda";
   return job->chosen.kernel[st_kreg_op_by_name(op->name)]->variant;
 }
 
@@ -109,10 +115,10 @@ static strata_status one_stage(ab_job *job, lab_kind kind, strata_error *err) {
   return STRATA_OK;
 }
 
-/* DIR/OP.c if it is there, else otherwise. */
-static strata_status stage_source(const char *directory, const stk_op *op, const char *otherwise,
+/* DIR/OP.c (OP.cu) if it is there, else otherwise. */
+static strata_status stage_source(const char *directory, const stk_op *op, const char *suffix, const char *otherwise,
                                   char name[NAME_BYTES], strata_error *err) {
-  int n = directory ? snprintf(name, NAME_BYTES, "%s/%s.c", directory, op->name) : 0;
+  int n = directory ? snprintf(name, NAME_BYTES, "%s/%s.%s", directory, op->name, suffix) : 0;
   if (n >= NAME_BYTES) ST_FAIL(err, LIMIT, "%s: a shorter path expected", directory);
   if (!directory || st_path_probe(name) != ST_PATH_FILE) snprintf(name, NAME_BYTES, "%s", otherwise);
   return STRATA_OK;
@@ -120,14 +126,15 @@ static strata_status stage_source(const char *directory, const stk_op *op, const
 
 static strata_status stages(ab_job *job, strata_error *err) {
   lab_request *q = &job->request;
+  const char *suffix = q->cuda ? "cu" : "c";
   const ab_args *args = job->args;
   if (!args->cand_dir) ST_FAIL(err, ARG, "--cand-dir: a folder with the candidates' sources expected");
   for (const char *at = args->stages; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] != 0)) {
     int32_t s = q->n_stages;
     if (s == LAB_STAGES_MAX) ST_FAIL(err, ARG, "--stages: %s: at most %d ops expected", args->stages, LAB_STAGES_MAX);
     ST_TRY(find_op(at, strcspn(at, ","), &q->ops[s], err));
-    ST_TRY(stage_source(args->base_dir, q->ops[s], chosen_variant(job, q->ops[s]), job->names[0][s], err));
-    ST_TRY(stage_source(args->cand_dir, q->ops[s], job->names[0][s], job->names[1][s], err));
+    ST_TRY(stage_source(args->base_dir, q->ops[s], suffix, chosen_variant(job, q->ops[s]), job->names[0][s], err));
+    ST_TRY(stage_source(args->cand_dir, q->ops[s], suffix, job->names[0][s], job->names[1][s], err));
     q->base[s] = job->names[0][s];
     q->cand[s] = job->names[1][s];
     ++q->n_stages;
@@ -161,7 +168,7 @@ static void note_command(ab_job *job, const char *name) {
                {"--base-dir", offsetof(ab_args, base_dir)}, {"--cand-dir", offsetof(ab_args, cand_dir)},
                {"--T", offsetof(ab_args, tokens)}, {"--f32", offsetof(ab_args, f32)},
                {"--set", offsetof(ab_args, set)}, {"--rule", offsetof(ab_args, rule)},
-               {"--cc", offsetof(ab_args, compiler)}};
+               {"--cc", offsetof(ab_args, compiler)}, {"--backend", offsetof(ab_args, backend)}};
   static const char *const start[] = {"strata", "lab"};
   for (int i = 0; i < 2; ++i) job->command[job->n_command++] = start[i];
   job->command[job->n_command++] = name;
@@ -180,6 +187,7 @@ static strata_status make_request(ab_job *job, lab_kind kind, strata_error *err)
   *q = (lab_request){.kind = kind, .rule = args->rule, .tools = {.compiler = args->compiler, .seconds = 60},
                      .deadline = (double)args->deadline, .seed = args->seed, .progress = progress};
   st_cpu_level level;
+  q->cuda = strcmp(args->backend, "cuda") == 0;
   ST_TRY(cli_lab_level(&level, err));
   st_kernel_set_choose(&job->chosen, level);
   ST_TRY(kind == LAB_PIPELINE ? stages(job, err) : one_stage(job, kind, err));
@@ -193,7 +201,8 @@ static strata_status make_request(ab_job *job, lab_kind kind, strata_error *err)
   q->n_threads = args->threads ? args->threads : st_cpu_count();
   default_directory(job);
   q->directory = args->report ? args->report : job->directory;
-  ST_TRY(cli_lab_ceilings(&args->ceilings, q->n_threads, &job->ceilings, err));
+  if (q->cuda) ST_TRY(lab_cuda_ceilings(&job->ceilings, err));
+  else ST_TRY(cli_lab_ceilings(&args->ceilings, q->n_threads, &job->ceilings, err));
   q->cache_bytes = (size_t)job->ceilings.machine.cache[2].n_bytes;
   return STRATA_OK;
 }

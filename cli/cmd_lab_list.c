@@ -5,6 +5,7 @@
 #include "cli_term.h"
 #include "core/st_error.h"
 #include "kreg/st_kreg.h"
+#include "lab/lab_cuda_side.h"
 
 static void list_op(st_op op, const st_kernel_set *chosen) {
   const stk_kernel *kernel;
@@ -14,6 +15,11 @@ static void list_op(st_op op, const st_kernel_set *chosen) {
            kernel->numerics == STK_EXACT ? "exact" : "fast", kernel->isa,
            chosen->kernel[op] == kernel ? "chosen" : runs ? "" : "not on this CPU");
   }
+  const stk_cuda_kernel *gpu;
+  const char *name = st_kreg_op(op)->name;
+  for (int32_t i = 0; (gpu = st_cuda_kernel_of(name, i)); ++i)
+    printf("%-12s %-14s %-6s %-8s %s\n", gpu->op, gpu->variant, gpu->numerics == STK_EXACT ? "exact" : "fast", "cuda",
+           i == 0 ? "chosen on a GPU" : "");
 }
 
 static strata_status run(const void *args, const cli_words *words, strata_error *err) {

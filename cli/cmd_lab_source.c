@@ -8,6 +8,7 @@
 #include "core/st_error.h"
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
+#include "lab/lab_cuda_side.h"
 
 typedef struct source_args {
   const char *headers;
@@ -40,6 +41,13 @@ static void print_flat(const char *text, const char *op) {
   }
 }
 
+static bool find_gpu_source(const char *op, const char *variant, st_source *out) {
+  const stk_cuda_kernel *kernel;
+  for (int32_t i = 0; (kernel = st_cuda_kernel_of(op, i)); ++i)
+    if (strcmp(kernel->variant, variant) == 0) return st_source_find(kernel->source, out);
+  return false;
+}
+
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
   const source_args *args = command_args;
   st_source source;
@@ -56,7 +64,7 @@ static strata_status run(const void *command_args, const cli_words *words, strat
   ST_TRY(cli_lab_level(&level, err));
   st_kernel_set_choose(&chosen, level);
   const char *variant = words->n == 2 ? words->items[1] : chosen.kernel[index]->variant;
-  if (!st_source_of_variant(op, variant, &source))
+  if (!find_gpu_source(op, variant, &source) && !st_source_of_variant(op, variant, &source))
     ST_FAIL(err, ARG, "lab source: %s: a variant of %s expected (strata lab list %s)", variant, op, op);
   print_flat(source.text, op);
   return cli_flush(err);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "core/st_mem.h"
+#include "lab/lab_cuda_bench.h"
 #include "lab/lab_report.h"
 #include "os/st_dir.h"
 #include "os/st_file.h"
@@ -88,8 +89,8 @@ static strata_status choose_sizes(lab_result *r, strata_error *err) {
 
 static strata_status prepare_sides(lab_result *r, lab_stage *stage, int32_t s, strata_error *err) {
   const lab_request *q = r->request;
-  ST_TRY(lab_side_freeze(&stage->base, stage->op, q->base[s], q->directory, "base", err));
-  ST_TRY(lab_side_freeze(&stage->cand, stage->op, q->cand[s] ? q->cand[s] : q->base[s], q->directory, "cand", err));
+  ST_TRY(lab_side_freeze(&stage->base, stage->op, q->cuda, q->base[s], q->directory, "base", err));
+  ST_TRY(lab_side_freeze(&stage->cand, stage->op, q->cuda, q->cand[s] ? q->cand[s] : q->base[s], q->directory, "cand", err));
   say(q, "compiling");
   ST_TRY(lab_side_compile(&stage->base, &q->tools, err));
   ST_TRY(lab_side_compile(&stage->cand, &q->tools, err));
@@ -147,14 +148,11 @@ typedef struct check_job {
   lab_parity parity;
 } check_job;
 
-static strata_status check_child(void *user, strata_error *err) {
-  check_job *job = user;
+static strata_status check_on_cpu(check_job *job, strata_error *err) {
   strata_status status = STRATA_OK;
   lab_loaded base = {0}, cand = {0};
   if (job->base) ST_TRY_OUT(lab_side_load(job->base, COPY_FIRST, &base, err));
   ST_TRY_OUT(lab_side_load(job->cand, COPY_SECOND, &cand, err));
-  job->trial.op = job->op;
-  job->trial.shape = job->shape;
   job->trial.base = lab_runner_of(base.kernel ? base.kernel : job->op->oracle);
   job->trial.cand = lab_runner_of(cand.kernel);
   ST_TRY_OUT(lab_parity_check(&job->trial, &job->parity, err));
@@ -162,6 +160,36 @@ out:
   lab_side_unload(&base);
   lab_side_unload(&cand);
   return status;
+}
+
+/* What a GPU's kernel does wrong ends in an error of its driver. */
+static strata_status check_on_gpu(check_job *job, strata_error *err) {
+  strata_status status = STRATA_OK;
+  st_cuda *cuda = NULL;
+  lab_cuda_kernel base = {0}, cand = {0};
+  ST_TRY_OUT(st_cuda_open(0, NULL, &cuda, err));
+  if (job->base) ST_TRY_OUT(lab_cuda_kernel_open(cuda, job->base, &base, err));
+  ST_TRY_OUT(lab_cuda_kernel_open(cuda, job->cand, &cand, err));
+  job->trial.base = job->base ? lab_cuda_runner(&base) : lab_runner_of(job->op->oracle);
+  job->trial.cand = lab_cuda_runner(&cand);
+  status = lab_parity_check(&job->trial, &job->parity, err);
+  if (status == STRATA_DEVICE) {
+    job->parity.word = LAB_CRASHED;
+    snprintf(job->parity.detail, sizeof job->parity.detail, "%.250s", err->message);
+    status = STRATA_OK;
+  }
+out:
+  lab_cuda_kernel_close(&base);
+  lab_cuda_kernel_close(&cand);
+  st_cuda_close(&cuda);
+  return status;
+}
+
+static strata_status check_child(void *user, strata_error *err) {
+  check_job *job = user;
+  job->trial.op = job->op;
+  job->trial.shape = job->shape;
+  return job->cand->cuda ? check_on_gpu(job, err) : check_on_cpu(job, err);
 }
 
 /* Runs the job in a child; a crash or a hang becomes the parity's word. */
@@ -321,8 +349,7 @@ static void close_arms(arms *a) {
     for (int arm = 0; arm < LAB_ARMS; ++arm) lab_side_unload(&a->modules[s][arm]);
 }
 
-static strata_status time_child(void *user, strata_error *err) {
-  time_job *job = user;
+static strata_status time_on_cpu(time_job *job, double end, strata_error *err) {
   const lab_result *r = job->result;
   const lab_request *q = r->request;
   const int32_t n_slots = slots_of(r);
@@ -330,7 +357,6 @@ static strata_status time_child(void *user, strata_error *err) {
   arms a = {0};
   st_pool *pool = NULL;
   lab_bench *bench = NULL;
-  const double end = st_clock_seconds() + 0.8 * q->deadline;
   ST_TRY_OUT(open_arms(r, job->size, &a, err));
   ST_TRY_OUT(st_pool_new(q->n_threads, &pool, err));
   ST_TRY_OUT(lab_bench_new(a.stages, q->n_stages, pool, q->cache_bytes, q->seed, &bench, err));
@@ -346,6 +372,53 @@ out:
   st_pool_free(&pool);
   close_arms(&a);
   return status;
+}
+
+static strata_status open_gpu_arms(const lab_result *r, const lab_size *size, st_cuda *cuda, lab_args *args,
+                                   lab_cuda_stage *stages, strata_error *err) {
+  for (int32_t s = 0; s < r->request->n_stages; ++s) {
+    const lab_stage *stage = &r->stages[s];
+    ST_TRY(lab_args_make(stage->op, &size->settings, &args[s], err));
+    stages[s] = (lab_cuda_stage){.op = stage->op, .args = &args[s], .bound = stage->bound};
+    ST_TRY(lab_cuda_kernel_open(cuda, &stage->base, &stages[s].kernel[LAB_BASE], err));
+    ST_TRY(lab_cuda_kernel_open(cuda, &stage->base, &stages[s].kernel[LAB_NULL], err));
+    if (r->request->kind != LAB_AA) ST_TRY(lab_cuda_kernel_open(cuda, &stage->cand, &stages[s].kernel[LAB_CAND], err));
+  }
+  return STRATA_OK;
+}
+
+static strata_status time_on_gpu(time_job *job, double end, strata_error *err) {
+  const lab_result *r = job->result;
+  const lab_request *q = r->request;
+  const int32_t n_slots = slots_of(r);
+  strata_status status = STRATA_OK;
+  st_cuda *cuda = NULL;
+  lab_args args[LAB_STAGES_MAX];
+  lab_cuda_stage stages[LAB_STAGES_MAX] = {0};
+  lab_cuda_bench *bench = NULL;
+  ST_TRY_OUT(st_cuda_open(0, NULL, &cuda, err));
+  ST_TRY_OUT(open_gpu_arms(r, job->size, cuda, args, stages, err));
+  ST_TRY_OUT(lab_cuda_bench_new(cuda, stages, q->n_stages, q->seed, &bench, err));
+  for (int32_t slot = 0; slot < n_slots; ++slot) {
+    int32_t stage = slot < q->n_stages ? slot : -1;
+    double left = end - st_clock_seconds();
+    job->slots[slot] = (time_slot){lab_cuda_bench_sets(bench), lab_cuda_bench_bytes(bench),
+                                   lab_cuda_bench_work(bench, stage), false};
+    ST_TRY_OUT(lab_cuda_bench_measure(bench, stage, &r->rule, left / (n_slots - slot), samples_at(job, slot), err));
+    job->slots[slot].complete = true;
+  }
+out:
+  lab_cuda_bench_free(&bench);
+  for (int32_t s = 0; s < LAB_STAGES_MAX; ++s)
+    for (int arm = 0; arm < LAB_ARMS; ++arm) lab_cuda_kernel_close(&stages[s].kernel[arm]);
+  st_cuda_close(&cuda);
+  return status;
+}
+
+static strata_status time_child(void *user, strata_error *err) {
+  time_job *job = user;
+  const double end = st_clock_seconds() + 0.8 * job->result->request->deadline;
+  return job->result->request->cuda ? time_on_gpu(job, end, err) : time_on_cpu(job, end, err);
 }
 
 static strata_status keep_timing(const lab_result *r, const time_job *job, int32_t slot, lab_timing *out,

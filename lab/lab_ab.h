@@ -19,6 +19,7 @@ typedef enum lab_kind { LAB_AB, LAB_AA, LAB_PIPELINE } lab_kind;
 /* What is asked for. All pointers are the caller's. */
 typedef struct lab_request {
   lab_kind kind;
+  bool cuda; /* on the first GPU, kernels in CUDA C; else on the CPU */
   const stk_op *ops[LAB_STAGES_MAX];
   const char *base[LAB_STAGES_MAX]; /* variant or file, for each stage */
   const char *cand[LAB_STAGES_MAX]; /* NULL in a null run */

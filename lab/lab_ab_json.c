@@ -48,7 +48,7 @@ static json_t *machine_json(sink *s, const lab_result *r, const lab_ceilings *c,
   put(s, o, "id", text(c->id));
   put(s, o, "cpus", whole(c->machine.n_cpus));
   put(s, o, "threads", whole(r->request->n_threads));
-  put(s, o, "level", text(st_cpu_level_name(c->level)));
+  put(s, o, "level", text(r->request->cuda ? r->stages[0].base.level : st_cpu_level_name(c->level)));
   put(s, o, "l1_bytes", whole(c->machine.cache[0].n_bytes));
   put(s, o, "l2_bytes", whole(c->machine.cache[1].n_bytes));
   put(s, o, "l3_bytes", whole(c->machine.cache[2].n_bytes));

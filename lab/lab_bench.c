@@ -32,7 +32,7 @@ struct lab_bench {
   st_call *calls; /* room for a batch of all stages */
 };
 
-static int32_t tensor_by_name(const lab_case *c, const stk_tensor *like) {
+int32_t lab_bench_output(const lab_case *c, const stk_tensor *like) {
   for (int32_t i = 0; i < c->n; ++i)
     if (c->tensors[i].role != STK_IN && strcmp(c->tensors[i].name, like->name) == 0 &&
         c->tensors[i].n == like->n && c->tensors[i].dtype == like->dtype)
@@ -45,7 +45,7 @@ static void link_stages(bench_set *set, int32_t stage) {
   lab_case *c = &set->stages[stage];
   for (int32_t i = 0; i < c->n; ++i)
     for (int32_t s = 0; s < stage && c->tensors[i].role == STK_IN; ++s) {
-      int32_t source = tensor_by_name(&set->stages[s], &c->tensors[i]);
+      int32_t source = lab_bench_output(&set->stages[s], &c->tensors[i]);
       if (source >= 0) *c->tensors[i].slot = set->stages[s].buffers[source].data;
     }
 }

@@ -11,6 +11,7 @@
 #define LAB_BENCH_H
 
 #include "device/cpu/st_pool.h"
+#include "lab/lab_case.h"
 #include "lab/lab_rounds.h"
 #include "lab/lab_shape.h"
 
@@ -25,6 +26,10 @@ typedef struct lab_bench_stage {
 } lab_bench_stage;
 
 typedef struct lab_bench lab_bench;
+
+/* The output of a stage that a later stage's input takes: the tensor of that name, type
+ * and size; -1 if there is none. */
+int32_t lab_bench_output(const lab_case *c, const stk_tensor *input);
 
 /* Borrows stages' ops and kernels and the pool. cache_bytes: of the last level. */
 strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_pool *pool,

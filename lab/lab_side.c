@@ -9,6 +9,7 @@
 #include "kload/st_kload.h"
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
+#include "lab/lab_cuda_side.h"
 #include "os/st_child.h"
 #include "os/st_dir.h"
 #include "os/st_file.h"
@@ -17,7 +18,8 @@ enum { SOURCE_BYTES_MAX = 4 << 20 };
 
 static bool is_path(const char *given) {
   size_t n = strlen(given);
-  return strchr(given, '/') || (n > 2 && strcmp(given + n - 2, ".c") == 0);
+  return strchr(given, '/') || (n > 2 && strcmp(given + n - 2, ".c") == 0) ||
+         (n > 3 && strcmp(given + n - 3, ".cu") == 0);
 }
 
 static const stk_kernel *variant_of(const stk_op *op, const char *name) {
@@ -49,7 +51,7 @@ static strata_status freeze_text(lab_side *side, const char *text, size_t n_byte
                                  const char *directory, const char *place, strata_error *err) {
   char folder[LAB_PATH_MAX];
   int n = snprintf(folder, sizeof folder, "%s/%s", directory, place);
-  snprintf(side->file, sizeof side->file, "%s/%s.c", place, side->op->name);
+  snprintf(side->file, sizeof side->file, "%s/%s.%s", place, side->op->name, side->cuda ? "cu" : "c");
   int m = snprintf(side->frozen, sizeof side->frozen, "%s/%s", directory, side->file);
   if (n >= (int)sizeof folder || m >= (int)sizeof side->frozen)
     ST_FAIL(err, LIMIT, "%s: a shorter path expected", directory);
@@ -58,14 +60,23 @@ static strata_status freeze_text(lab_side *side, const char *text, size_t n_byte
   return write_file(side->frozen, text, n_bytes, err);
 }
 
+/* The source of a built-in variant, and the level that it is one for. */
+static bool find_variant(lab_side *side, st_source *source) {
+  const stk_kernel *kernel = side->cuda ? NULL : variant_of(side->op, side->given);
+  const stk_cuda_kernel *gpu = NULL;
+  for (int32_t i = 0; side->cuda && (gpu = st_cuda_kernel_of(side->op->name, i)); ++i)
+    if (strcmp(gpu->variant, side->given) == 0) return st_source_find(gpu->source, source);
+  if (!kernel || !st_source_of_variant(side->op->name, side->given, source)) return false;
+  snprintf(side->wanted_level, sizeof side->wanted_level, "%s", kernel->isa);
+  return true;
+}
+
 static strata_status freeze_variant(lab_side *side, const char *directory, const char *place,
                                     strata_error *err) {
   st_source source;
-  const stk_kernel *kernel = variant_of(side->op, side->given);
-  if (!kernel || !st_source_of_variant(side->op->name, side->given, &source))
-    ST_FAIL(err, ARG, "%s: a variant of %s (strata lab list %s) or the path of a C file expected",
-            side->given, side->op->name, side->op->name);
-  snprintf(side->wanted_level, sizeof side->wanted_level, "%s", kernel->isa);
+  if (!find_variant(side, &source))
+    ST_FAIL(err, ARG, "%s: a variant of %s (strata lab list %s) or the path of a %s file expected",
+            side->given, side->op->name, side->op->name, side->cuda ? "CUDA C" : "C");
   return freeze_text(side, source.text, source.n_bytes, directory, place, err);
 }
 
@@ -80,9 +91,9 @@ static strata_status freeze_file(lab_side *side, const char *directory, const ch
   return status;
 }
 
-strata_status lab_side_freeze(lab_side *side, const stk_op *op, const char *given,
+strata_status lab_side_freeze(lab_side *side, const stk_op *op, bool cuda, const char *given,
                               const char *directory, const char *place, strata_error *err) {
-  *side = (lab_side){.op = op};
+  *side = (lab_side){.op = op, .cuda = cuda};
   if (snprintf(side->given, sizeof side->given, "%s", given) >= (int)sizeof side->given)
     ST_FAIL(err, LIMIT, "%s: a shorter path expected", given);
   return is_path(given) ? freeze_file(side, directory, place, err)
@@ -120,6 +131,7 @@ typedef struct compile_job {
 
 static strata_status compile_child(void *user, strata_error *err) {
   const compile_job *job = user;
+  if (job->side->cuda) return lab_cuda_side_compile(job->side, err);
   for (int32_t copy = LAB_COPIES; copy-- > 0;) {
     st_module *module;
     ST_TRY(open_copy(job->side, job->tools, copy, &module, err));

@@ -13,6 +13,7 @@ enum { LAB_PATH_MAX = 1024, LAB_COPIES = 2 };
 /* Plain data, for shared memory. */
 typedef struct lab_side {
   const stk_op *op;
+  bool cuda;                 /* a kernel for a GPU, in CUDA C */
   char given[LAB_PATH_MAX];  /* what the user said: a variant or a file */
   char frozen[LAB_PATH_MAX]; /* the copy: DIR/base/gdn_scan.c */
   char file[64];             /* of it within the report: base/gdn_scan.c */
@@ -32,16 +33,16 @@ typedef struct lab_toolchain {
 } lab_toolchain;
 
 /* given: a variant of op that lab list shows, or a path (it has a slash or ends in
- * ".c"). Copies the source to directory/place/OP.c, where it must not be yet. ARG: no such
- * variant, or no such file. */
-strata_status lab_side_freeze(lab_side *side, const stk_op *op, const char *given,
+ * ".c" or ".cu"). Copies the source to directory/place/OP.c (OP.cu), where it must not be
+ * yet. ARG: no such variant, or no such file. */
+strata_status lab_side_freeze(lab_side *side, const stk_op *op, bool cuda, const char *given,
                               const char *directory, const char *place, strata_error *err);
 
 /* Compiles all copies if need be, in a child (a module may crash as it is loaded), and
  * notes in side what came of it. */
 strata_status lab_side_compile(lab_side *side, const lab_toolchain *tools, strata_error *err);
 
-/* A loaded copy of a compiled side. */
+/* A loaded copy of a compiled side that is for the CPU. */
 typedef struct lab_loaded {
   struct st_library *library; /* NULL: none */
   const stk_kernel *kernel;
