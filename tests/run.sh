@@ -140,6 +140,15 @@ build_as() {
   one "$mode" 1200 make -j"$jobs" BUILD="$dir" MODE="$mode" "$@"
 }
 
+# All but the kernels sanitized, which are the release build's: what reads foreign
+# bytes, in a quarter of the time. check-full sanitizes the kernels too.
+build_host() {
+  dir=$build/host
+  title "build (sanitize, kernels as released)"
+  part=build
+  one host 1200 make -j"$jobs" BUILD="$dir" MODE=sanitize KERNELS="$build" "$@"
+}
+
 # The sanitizers' maps of memory may meet addresses that the kernel chose at
 # random; where it is allowed, the choice is switched off.
 plain_addresses=
@@ -243,7 +252,7 @@ check() {
   part_cli
   part_install
   part_tutorial
-  build_as sanitize "$build/sanitize/strata" unit replays || return
+  build_host "$build/host/strata" unit replays || return
   part_replay
   part_smoke
   title "tests (ASan, UBSan)"
