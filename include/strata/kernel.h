@@ -201,6 +201,17 @@ typedef struct stk_op {
   /* Optional, where one result may be stored in several ways: brings the outputs of a
    * finished run to one of them, so that distances mean something. Twice is as once. */
   void (*settle)(void *args);
+  /* Optional, for copying a call of the engine, whose args may have more pointers than
+   * tensors says, tables of pointers (U8) that lead anywhere, and bytes between fields.
+   * shape fills zeroed args without pointers, whose tensors can hold all that the call
+   * reads and writes; it returns NULL, or what stands against that, as one line. */
+  const char *(*shape)(const void *args, void *shape);
+  /* Where a tensor is such a table: link lets it lead into the tensor that a test has
+   * for its memory. piece tells where stretch i of what the tables lead to begins and
+   * returns its bytes, 0 past the last one; the same i is the same data in all args of
+   * a shape, and after link no shorter than anywhere else. */
+  void (*link)(void *args);
+  size_t (*piece)(const void *args, int32_t i, void **data);
 } stk_op;
 
 /* Defines stk_<op>_op from the file-static check, tensors, work and cases and

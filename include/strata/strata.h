@@ -244,6 +244,27 @@ typedef struct strata_profile {
 STRATA_API void strata_session_profile(strata_session *session, bool on);
 STRATA_API void strata_session_get_profile(const strata_session *session, strata_profile *out);
 
+/* ---- captures --------------------------------------------------------------- */
+
+typedef struct strata_capture_options {
+  const char *op;        /* as profiles name it: "gdn_scan" */
+  int32_t layer;         /* -1: all layers, and what is outside of them */
+  int32_t calls;         /* at least 1; see below */
+  const char *directory; /* made if need be */
+} strata_capture_options;
+
+/* From now on writes what calls of one op read and wrote, for the laboratory to repeat
+ * (strata lab replay): a file DIRECTORY/OP-LAYER-CALL.trace each. Of each layer the
+ * first calls with several tokens are taken and the first with one. options NULL: no
+ * more. ARG for an op or a layer that there is not. A capture that fails (IO, NOMEM;
+ * LIMIT: a call of more than 4 GiB; UNSUPPORTED: one whose weights are of several types;
+ * ARG: a file is there already) fails the feed that it happens in. */
+STRATA_API STRATA_CHECKED strata_status strata_session_capture(strata_session *session,
+                                                               const strata_capture_options *options,
+                                                               strata_error *err);
+/* Files written by the capture. */
+STRATA_API int32_t strata_session_captured(const strata_session *session);
+
 /* The machine's ceilings, measured now with the engine's threads and ISA level
  * (about 0.5 s): the floor beside a speed. working_set is the size in bytes for
  * which read_bytes_per_s is wanted, at most 1 GiB. */

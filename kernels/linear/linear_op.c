@@ -30,10 +30,29 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
                                 (size_t)out->w.n_rows * (size_t)out->w.n_cols, out->w.dtype,
                                 STK_IN, STK_FILL_UNIFORM, -1, 1};
     tensors[n++] = (stk_tensor){y_name[o], (void **)&out->y,
-                                (size_t)a->n_tokens * (size_t)out->y_stride, STK_F32, STK_OUT,
-                                STK_FILL_NONE, 0, 0};
+                                (size_t)(a->n_tokens - 1) * (size_t)out->y_stride + (size_t)out->w.n_rows,
+                                STK_F32, STK_OUT, STK_FILL_NONE, 0, 0};
   }
   return n;
+}
+
+/* Field by field: a matrix in args has bytes that nobody set. */
+static const char *shape(const void *args, void *out) {
+  const stk_linear_args *a = args;
+  stk_linear_args *s = out;
+  s->x_stride = a->x_stride;
+  s->n_tokens = a->n_tokens;
+  s->n_outs = a->n_outs;
+  for (int32_t o = 0; o < a->n_outs; ++o) {
+    const stk_linear_out *from = &a->out[o];
+    s->out[o].y_stride = from->y_stride;
+    s->out[o].scale = from->scale;
+    s->out[o].act = from->act;
+    s->out[o].w.dtype = from->w.dtype;
+    s->out[o].w.n_rows = from->w.n_rows;
+    s->out[o].w.n_cols = from->w.n_cols;
+  }
+  return NULL;
 }
 
 static void work(const void *args, stk_work *w) {
@@ -100,4 +119,4 @@ static const stk_linear_args released = {
             OUT(STK_BF16, 48, 2560, 48, 1, STK_ACT_NONE)}};
 
 STK_OP(linear, STK_LINEAR_CONTRACT, stk_linear_args, NULL,
-       .params = params, .derive = derive, .released = &released);
+       .params = params, .derive = derive, .released = &released, .shape = shape);

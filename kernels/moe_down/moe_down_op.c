@@ -31,7 +31,7 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   return n;
 }
 
-static void prepare(void *args, uint64_t seed) {
+static void link(void *args) {
   stk_moe_down_args *a = args;
   const int32_t distinct = k_routes_distinct(a->n_experts, a->test_experts);
   const size_t one = (size_t)a->expert_ff * (size_t)a->hidden * stk_dtype_bytes(a->dtype);
@@ -42,6 +42,32 @@ static void prepare(void *args, uint64_t seed) {
     ((stk_matrix *)(uintptr_t)a->down)[e] =
         (stk_matrix){data, a->dtype, a->hidden, shared ? a->shared_ff : a->expert_ff};
   }
+}
+
+/* One block of memory holds all experts, so they are of one type. */
+static const char *shape(const void *args, void *out) {
+  stk_moe_down_args *s = out;
+  const stk_moe_down_args *a = args;
+  *s = *a;
+  s->dtype = a->down->dtype;
+  s->test_experts = 0;
+  for (int32_t e = 0; e <= a->n_experts; ++e)
+    if (a->down[e].dtype != s->dtype)
+      return "moe_down: weights of several types: one for all experts expected";
+  return NULL;
+}
+
+static size_t piece(const void *args, int32_t i, void **data) {
+  const stk_moe_down_args *a = args;
+  if (i > a->n_experts) return 0;
+  const stk_matrix *m = &a->down[i];
+  *data = (void *)(uintptr_t)m->data;
+  return (size_t)m->n_rows * (size_t)m->n_cols * stk_dtype_bytes(m->dtype);
+}
+
+static void prepare(void *args, uint64_t seed) {
+  stk_moe_down_args *a = args;
+  link(a);
   k_routes_fill((int32_t *)(uintptr_t)a->expert, a->n_tokens, a->n_used, a->n_experts, seed);
 }
 
@@ -82,4 +108,4 @@ static const stk_moe_down_args released = {
     .shared_ff = 640, .dtype = STK_BF16, .test_experts = 64};
 
 STK_OP(moe_down, STK_MOE_DOWN_CONTRACT, stk_moe_down_args, prepare,
-       .params = params, .released = &released);
+       .params = params, .released = &released, .shape = shape, .link = link, .piece = piece);

@@ -31,7 +31,7 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   return n;
 }
 
-static void prepare(void *args, uint64_t seed) {
+static void link(void *args) {
   stk_moe_up_args *a = args;
   const int32_t distinct = k_routes_distinct(a->n_experts, a->test_experts);
   const size_t elem = stk_dtype_bytes(a->dtype), hidden = (size_t)a->hidden;
@@ -45,6 +45,33 @@ static void prepare(void *args, uint64_t seed) {
     ((stk_matrix *)(uintptr_t)a->gate)[e] = (stk_matrix){gate, a->dtype, ff, a->hidden};
     ((stk_matrix *)(uintptr_t)a->up)[e] = (stk_matrix){up, a->dtype, ff, a->hidden};
   }
+}
+
+/* One block of memory holds all experts, so they are of one type. */
+static const char *shape(const void *args, void *out) {
+  stk_moe_up_args *s = out;
+  const stk_moe_up_args *a = args;
+  *s = *a;
+  s->dtype = a->gate->dtype;
+  s->test_experts = 0;
+  for (int32_t e = 0; e <= a->n_experts; ++e)
+    if (a->gate[e].dtype != s->dtype || a->up[e].dtype != s->dtype)
+      return "moe_up: weights of several types: one for all experts expected";
+  return NULL;
+}
+
+/* Gate and up of each expert in turn. */
+static size_t piece(const void *args, int32_t i, void **data) {
+  const stk_moe_up_args *a = args;
+  if (i / 2 > a->n_experts) return 0;
+  const stk_matrix *m = i % 2 ? &a->up[i / 2] : &a->gate[i / 2];
+  *data = (void *)(uintptr_t)m->data;
+  return (size_t)m->n_rows * (size_t)m->n_cols * stk_dtype_bytes(m->dtype);
+}
+
+static void prepare(void *args, uint64_t seed) {
+  stk_moe_up_args *a = args;
+  link(a);
   k_routes_fill((int32_t *)(uintptr_t)a->expert, a->n_tokens, a->n_used, a->n_experts, seed);
 }
 
@@ -85,4 +112,4 @@ static const stk_moe_up_args released = {
     .shared_ff = 640, .dtype = STK_BF16, .test_experts = 32};
 
 STK_OP(moe_up, STK_MOE_UP_CONTRACT, stk_moe_up_args, prepare,
-       .params = params, .released = &released);
+       .params = params, .released = &released, .shape = shape, .link = link, .piece = piece);

@@ -31,6 +31,36 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   return n;
 }
 
+static void link(void *args) {
+  stk_ple_embed_args *a = args;
+  size_t bytes = (size_t)a->shard_rows * (size_t)a->width * stk_dtype_bytes(a->dtype);
+  for (int32_t i = 0; i < a->n_shards; ++i)
+    ((stk_matrix *)(uintptr_t)a->shards)[i] =
+        (stk_matrix){(const uint8_t *)a->test_data + (size_t)i * bytes, a->dtype,
+                     (int32_t)a->shard_rows, a->width};
+}
+
+/* One block of memory holds all shards, so they are of one type. */
+static const char *shape(const void *args, void *out) {
+  stk_ple_embed_args *s = out;
+  const stk_ple_embed_args *a = args;
+  *s = *a;
+  s->dtype = a->shards->dtype;
+  for (int32_t i = 0; i < a->n_shards; ++i)
+    if (a->shards[i].dtype != s->dtype)
+      return "ple_embed: shards of several types: one for all expected";
+  return NULL;
+}
+
+/* The last shard may have fewer rows than the others. */
+static size_t piece(const void *args, int32_t i, void **data) {
+  const stk_ple_embed_args *a = args;
+  if (i >= a->n_shards) return 0;
+  const stk_matrix *m = &a->shards[i];
+  *data = (void *)(uintptr_t)m->data;
+  return (size_t)m->n_rows * (size_t)m->n_cols * stk_dtype_bytes(m->dtype);
+}
+
 static void prepare(void *args, uint64_t seed) {
   stk_ple_embed_args *a = args;
   const int64_t heads = (int64_t)(a->ngram_size - 1) * a->heads_per_ngram;
@@ -40,11 +70,7 @@ static void prepare(void *args, uint64_t seed) {
     ((int64_t *)(uintptr_t)a->head_rows)[h] = rows;
     ((int64_t *)(uintptr_t)a->head_offset)[h] = h * rows;
   }
-  size_t bytes = (size_t)a->shard_rows * (size_t)a->width * stk_dtype_bytes(a->dtype);
-  for (int32_t i = 0; i < a->n_shards; ++i)
-    ((stk_matrix *)(uintptr_t)a->shards)[i] =
-        (stk_matrix){(const uint8_t *)a->test_data + (size_t)i * bytes, a->dtype,
-                     (int32_t)a->shard_rows, a->width};
+  link(a);
 }
 
 static void work(const void *args, stk_work *w) {
@@ -73,4 +99,4 @@ static const stk_ple_embed_args released = {
     .n_tokens = 512, .ngram_size = 3, .heads_per_ngram = 8, .n_shards = 128, .shard_rows = 2500, .width = 160, .eos = 7, .dtype = STK_BF16};
 
 STK_OP(ple_embed, STK_PLE_EMBED_CONTRACT, stk_ple_embed_args, prepare,
-       .params = params, .released = &released);
+       .params = params, .released = &released, .shape = shape, .link = link, .piece = piece);

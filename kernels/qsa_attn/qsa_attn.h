@@ -76,6 +76,9 @@ void stk_qsa_attn_cache(stk_qsa_attn_args *a, uint64_t seed);
 void stk_qsa_attn_work(const void *args, stk_work *w);
 int32_t stk_qsa_attn_params(void *args, stk_param *params);
 void stk_qsa_attn_derive(void *args);
+const char *stk_qsa_attn_shape(const void *args, void *shape);
+void stk_qsa_attn_link(void *args);
+size_t stk_qsa_attn_piece(const void *args, int32_t i, void **data);
 
 /* A shape, for cases. */
 #define STK_QSA_CASE(T, pos, hq, hkv, d, b, r, kv, outs)                                   \

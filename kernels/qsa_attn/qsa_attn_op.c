@@ -86,7 +86,7 @@ void stk_qsa_attn_cache(stk_qsa_attn_args *a, uint64_t seed) {
   const stk_cache cache = stk_qsa_attn_kv(a);
   const int64_t rows = (int64_t)a->pos0 + a->n_tokens;
   float x[STK_HEAD_DIM_MAX];
-  stk_cache_fill_table(&cache, rows, a->kv_block);
+  stk_qsa_attn_link(a);
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t plane = 0; plane < cache.n_planes; ++plane) {
       for (int64_t d = 0; d < cache.dim; ++d)
@@ -131,6 +131,33 @@ void stk_qsa_attn_derive(void *args) {
   a->ids_stride = (int64_t)a->budget + a->ratio - 1;
 }
 
+/* The routes leave out pointers that others have: all of them go. */
+const char *stk_qsa_attn_shape(const void *args, void *shape) {
+  stk_qsa_attn_args *s = shape;
+  *s = *(const stk_qsa_attn_args *)args;
+  s->q = s->q_raw = NULL;
+  s->kv_pages = NULL;
+  s->kv_block = NULL;
+  s->ids = s->n_ids = NULL;
+  s->out = s->partial = NULL;
+  s->out_half = NULL;
+  return NULL;
+}
+
+void stk_qsa_attn_link(void *args) {
+  stk_qsa_attn_args *a = args;
+  const stk_cache cache = stk_qsa_attn_kv(a);
+  stk_cache_fill_table(&cache, (int64_t)a->pos0 + a->n_tokens, a->kv_block);
+}
+
+size_t stk_qsa_attn_piece(const void *args, int32_t i, void **data) {
+  const stk_qsa_attn_args *a = args;
+  const stk_cache cache = stk_qsa_attn_kv(a);
+  if (i >= stk_cache_pages((int64_t)a->pos0 + a->n_tokens)) return 0;
+  *data = a->kv_pages[i];
+  return stk_cache_page_bytes(&cache);
+}
+
 static const char *check(const void *args) { return stk_qsa_attn_check(args); }
 
 static int32_t tensors(void *args, stk_tensor *tensors) {
@@ -155,4 +182,5 @@ static const stk_qsa_attn_args released =
     STK_QSA_CASE(512, 2048, 24, 2, 256, 2048, 4, STK_KV_F32, STK_ATTN_F32);
 
 STK_OP(qsa_attn, STK_QSA_ATTN_CONTRACT, stk_qsa_attn_args, prepare, .params = stk_qsa_attn_params,
-       .derive = stk_qsa_attn_derive, .released = &released);
+       .derive = stk_qsa_attn_derive, .released = &released, .shape = stk_qsa_attn_shape,
+       .link = stk_qsa_attn_link, .piece = stk_qsa_attn_piece);

@@ -28,4 +28,5 @@ static const stk_qsa_flash_args released =
     STK_QSA_CASE(512, 2048, 24, 2, 256, 2048, 4, STK_KV_F32, STK_ATTN_F32);
 
 STK_OP(qsa_flash, STK_QSA_FLASH_CONTRACT, stk_qsa_flash_args, prepare,
-       .params = stk_qsa_attn_params, .derive = stk_qsa_attn_derive, .released = &released);
+       .params = stk_qsa_attn_params, .derive = stk_qsa_attn_derive, .released = &released, .shape = stk_qsa_attn_shape,
+       .link = stk_qsa_attn_link, .piece = stk_qsa_attn_piece);

@@ -62,19 +62,34 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   return n;
 }
 
+static void link(void *args) {
+  stk_qsa_prep_args *a = args;
+  const stk_cache kv = stk_qsa_prep_kv(a), blocks = stk_qsa_prep_blocks(a);
+  stk_cache_fill_table(&kv, (int64_t)a->pos0 + a->n_tokens, a->kv_block);
+  stk_cache_fill_table(&blocks, (a->pos0 + a->n_tokens) / a->ratio, a->block_block);
+}
+
+/* The pages of the key-value cache, then those of the block keys. */
+static size_t piece(const void *args, int32_t i, void **data) {
+  const stk_qsa_prep_args *a = args;
+  const stk_cache kv = stk_qsa_prep_kv(a), blocks = stk_qsa_prep_blocks(a);
+  const int64_t kv_pages = stk_cache_pages((int64_t)a->pos0 + a->n_tokens);
+  if (i >= kv_pages + stk_cache_pages((a->pos0 + a->n_tokens) / a->ratio)) return 0;
+  *data = i < kv_pages ? a->kv_pages[i] : a->block_pages[i - kv_pages];
+  return stk_cache_page_bytes(i < kv_pages ? &kv : &blocks);
+}
+
 /* Some groups of values that a q8 cache must tell apart: zeros, values too small
  * for a scale, too large for one, a NaN, an infinity. */
 static void prepare(void *args, uint64_t seed) {
   static const float odd[] = {0.0f, 1e-7f, 9e6f, NAN, INFINITY, -0.0f};
   stk_qsa_prep_args *a = args;
   const int64_t groups = a->n_tokens * (int64_t)a->kv_heads * a->head_dim / 32;
-  const stk_cache kv = stk_qsa_prep_kv(a), blocks = stk_qsa_prep_blocks(a);
   float *v = (float *)(uintptr_t)a->v_raw;
   for (int64_t i = (int64_t)(seed % 7); i < groups; i += 7)
     for (int64_t j = 0; j < 32; ++j)
       if (j == 5 || i % 6 < 3) v[i * 32 + j] = odd[i % 6];
-  stk_cache_fill_table(&kv, (int64_t)a->pos0 + a->n_tokens, a->kv_block);
-  stk_cache_fill_table(&blocks, (a->pos0 + a->n_tokens) / a->ratio, a->block_block);
+  link(a);
 }
 
 static void work(const void *args, stk_work *w) {
@@ -128,4 +143,4 @@ static const stk_qsa_prep_args released =
     CASE(512, 2048, 24, 2, 256, 4, 128, 4, 32, STK_KV_F32, STK_QSA_ALL);
 
 STK_OP(qsa_prep, STK_QSA_PREP_CONTRACT, stk_qsa_prep_args, prepare, .params = params,
-       .released = &released);
+       .released = &released, .link = link, .piece = piece);

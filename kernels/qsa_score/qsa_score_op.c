@@ -32,12 +32,30 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   return 4;
 }
 
+static int64_t n_blocks(const stk_qsa_score_args *a) {
+  return (a->pos0 + a->n_tokens) / a->ratio;
+}
+
+static void link(void *args) {
+  stk_qsa_score_args *a = args;
+  const stk_cache blocks = stk_qsa_score_blocks(a);
+  stk_cache_fill_table(&blocks, n_blocks(a), a->block_block);
+}
+
+static size_t piece(const void *args, int32_t i, void **data) {
+  const stk_qsa_score_args *a = args;
+  const stk_cache blocks = stk_qsa_score_blocks(a);
+  if (i >= stk_cache_pages(n_blocks(a))) return 0;
+  *data = a->block_pages[i];
+  return stk_cache_page_bytes(&blocks);
+}
+
 /* Every 37th block key has a NaN. */
 static void prepare(void *args, uint64_t seed) {
   stk_qsa_score_args *a = args;
   const stk_cache blocks = stk_qsa_score_blocks(a);
-  const int64_t n = (a->pos0 + a->n_tokens) / a->ratio;
-  stk_cache_fill_table(&blocks, n, a->block_block);
+  const int64_t n = n_blocks(a);
+  link(a);
   for (int64_t b = (int64_t)(seed % 37); b < n; b += 37)
     ((float *)stk_cache_data(&blocks, 0, b))[b % a->idx_dim] = NAN;
 }
@@ -82,4 +100,4 @@ static void derive(void *args) {
 static const stk_qsa_score_args released = CASE(512, 32256, 4, 128, 4, 2048, 8192);
 
 STK_OP(qsa_score, STK_QSA_SCORE_CONTRACT, stk_qsa_score_args, prepare, .params = params,
-       .derive = derive, .released = &released);
+       .derive = derive, .released = &released, .link = link, .piece = piece);

@@ -98,7 +98,7 @@ static void lay_out(const qwen4_config *c, int32_t n_tokens, layout *l, qwen4_sc
   s->expert = take(l, T * (size_t)c->n_experts_used, sizeof(int32_t));
   s->route_weight = take_floats(l, T * (size_t)c->n_experts_used);
   s->shared = take_floats(l, T);
-  s->all = take_floats(l, c->norm_topk ? 0 : T * (size_t)c->n_experts);
+  s->all = c->norm_topk ? NULL : take_floats(l, T * (size_t)c->n_experts);
   s->h = take_floats(l, T * (size_t)c->n_experts_used * (size_t)c->expert_ff);
   s->h_shared = take_floats(l, T * (size_t)c->shared_ff);
 
