@@ -46,6 +46,7 @@ void strata_session_free(strata_session **session) {
   if (!s) return;
   st_pages_free(s->logits_run, s->logits_run_bytes);
   st_free(s->since);
+  st_capture_free(&s->capture);
   st_plan_release(&s->plan);
   qwen4_scratch_release(&s->scratch);
   qwen4_state_release(&s->state);
@@ -148,6 +149,14 @@ static strata_status check_logits(strata_session *s, const float *logits, int32_
   return STRATA_OK;
 }
 
+static strata_status run_plan(strata_session *s, strata_error *err) {
+  st_plan_run(&s->plan, s->model->engine->pool);
+  if (!s->capture) return STRATA_OK;
+  strata_status status = st_capture_failure(s->capture, err);
+  if (status != STRATA_OK) s->damaged = true;
+  return status;
+}
+
 /* Logits of all tokens of the window, a run at a time. */
 static strata_status all_logits(strata_session *s, const qwen4_window *w,
                                 const strata_feed_options *options, bool *go_on,
@@ -157,7 +166,7 @@ static strata_status all_logits(strata_session *s, const qwen4_window *w,
     int32_t count = w->n_tokens - first < QWEN4_LOGITS_RUN ? w->n_tokens - first : QWEN4_LOGITS_RUN;
     st_plan_reset(&s->plan);
     ST_TRY(qwen4_plan_logits(w, first, count, s->logits_run, &s->plan, err));
-    st_plan_run(&s->plan, s->model->engine->pool);
+    ST_TRY(run_plan(s, err));
     for (int32_t t = 0; t < count; ++t)
       ST_TRY(check_logits(s, s->logits_run + (size_t)t * (size_t)c->vocab,
                           s->state.position + first + t, err));
@@ -184,7 +193,7 @@ static strata_status run_window(strata_session *s, const int32_t *ids, int32_t T
   st_plan_reset(&s->plan);
   ST_TRY(qwen4_plan_layers(&w, &s->plan, err));
   if (last && !all) ST_TRY(qwen4_plan_logits(&w, T - 1, 1, s->state.logits, &s->plan, err));
-  st_plan_run(&s->plan, m->engine->pool);
+  ST_TRY(run_plan(s, err));
   s->has_logits = false;
   ST_TRY(check_finite(s, T, 2 * c->n_layers, err));
   if (all) ST_TRY(all_logits(s, &w, options, go_on, err));
@@ -202,7 +211,7 @@ static strata_status run_window(strata_session *s, const int32_t *ids, int32_t T
   /* The last logits are part of the state, and this window is now the last. */
   st_plan_reset(&s->plan);
   ST_TRY(qwen4_plan_logits(&w, T - 1, 1, s->state.logits, &s->plan, err));
-  st_plan_run(&s->plan, m->engine->pool);
+  ST_TRY(run_plan(s, err));
   ST_TRY(check_logits(s, s->state.logits, s->state.position - 1, err));
   s->has_logits = true;
   return STRATA_OK;
@@ -294,4 +303,29 @@ void strata_session_get_profile(const strata_session *s, strata_profile *out) {
         .calls = p->calls, .seconds = p->seconds, .flops = p->work.flops,
         .bytes = p->work.weight_bytes + p->work.state_bytes};
   }
+}
+
+/* ---- captures ------------------------------------------------------------------- */
+
+strata_status strata_session_capture(strata_session *s, const strata_capture_options *options,
+                                     strata_error *err) {
+  st_capture_free(&s->capture);
+  s->plan.capture = NULL;
+  if (!options) return STRATA_OK;
+  const int op = options->op ? st_kreg_op_by_name(options->op) : -1;
+  const int32_t n_layers = s->model->config.n_layers;
+  if (op < 0)
+    ST_FAIL(err, ARG, "capture: %s: the name of an op (strata lab list) expected", options->op ? options->op : "");
+  if (options->layer < -1 || options->layer >= n_layers)
+    ST_FAIL(err, ARG, "capture: layer %d: 0 to %d expected", options->layer, n_layers - 1);
+  if (options->calls < 1) ST_FAIL(err, ARG, "capture: %d calls: at least 1 expected", options->calls);
+  if (!options->directory || !options->directory[0]) ST_FAIL(err, ARG, "capture: a directory expected");
+  const st_capture_request request = {(st_op)op, options->layer, options->calls, options->directory};
+  ST_TRY(st_capture_new(&request, &s->capture, err));
+  s->plan.capture = s->capture;
+  return STRATA_OK;
+}
+
+int32_t strata_session_captured(const strata_session *s) {
+  return s->capture ? st_capture_count(s->capture) : 0;
 }

@@ -19,6 +19,7 @@ struct strata_session {
   qwen4_scratch scratch;
   st_plan plan;
   st_op_profile profile[ST_OPS];
+  st_capture *capture; /* the plan's, or NULL */
   float *logits_run; /* [QWEN4_LOGITS_RUN][vocab], pages; only with all_logits */
   size_t logits_run_bytes;
 };

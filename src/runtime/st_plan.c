@@ -54,9 +54,23 @@ static void observe(void *user, const st_call *call, double seconds) {
   if (plan->watch) plan->watch(plan->watch_user, call);
 }
 
-void st_plan_run(st_plan *plan, st_pool *pool) {
+static void run_calls(st_plan *plan, st_pool *pool, int32_t first, int32_t end) {
   bool observed = plan->profile || plan->watch || plan->seconds;
   double begin = plan->seconds ? st_clock_seconds() : 0;
-  st_pool_run(pool, plan->calls, plan->n_calls, observed ? observe : NULL, plan);
+  st_pool_run(pool, plan->calls + first, end - first, observed ? observe : NULL, plan);
   if (plan->seconds) plan->run_seconds += st_clock_seconds() - begin;
+}
+
+/* A captured call runs by itself, so that no thread is ahead of the copying. */
+void st_plan_run(st_plan *plan, st_pool *pool) {
+  int32_t first = 0;
+  for (int32_t i = 0; plan->capture && i < plan->n_calls; ++i) {
+    if (!st_capture_wants(plan->capture, &plan->calls[i])) continue;
+    run_calls(plan, pool, first, i);
+    st_capture_before(plan->capture, &plan->calls[i]);
+    run_calls(plan, pool, i, i + 1);
+    st_capture_after(plan->capture, &plan->calls[i]);
+    first = i + 1;
+  }
+  run_calls(plan, pool, first, plan->n_calls);
 }

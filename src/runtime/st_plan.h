@@ -6,6 +6,7 @@
 
 #include "device/cpu/st_pool.h"
 #include "kreg/st_kreg.h"
+#include "runtime/st_capture.h"
 
 enum { ST_PLAN_ARGS_MAX = 384 }; /* bytes of the largest args struct */
 
@@ -29,6 +30,7 @@ typedef struct st_plan {
   /* For tests: sees each call after it ran, with its args. May be NULL. */
   void (*watch)(void *user, const st_call *call);
   void *watch_user;
+  st_capture *capture; /* borrowed; NULL: nothing is captured, and nothing is asked */
 } st_plan;
 
 strata_status st_plan_init(st_plan *plan, const st_kernel_set *kernels, int32_t n_threads,
