@@ -144,7 +144,8 @@ static strata_status set_option(const cli_option *option, const char *value, voi
     case CLI_INT: return parse_int(option, value, field, err);
     case CLI_REAL: return parse_real(option, value, field, err);
     case CLI_SEED: return parse_seed(option, value, field, err);
-    case CLI_TEXT: *(const char **)field = value; return STRATA_OK;
+    case CLI_TEXT:
+    case CLI_PAIR: *(const char **)field = value; return STRATA_OK;
     case CLI_CHOICE: return parse_choice(option, value, field, err);
     case CLI_OPTIONAL:
       if (value) return parse_choice(option, value, field, err);
@@ -184,6 +185,11 @@ static strata_status take_option(const cli_command *command, int argc, char **ar
     if (*i + 1 >= argc)
       ST_FAIL(err, ARG, "--%s: no value: %s expected", option->name, option->placeholder);
     value = argv[++*i];
+  }
+  if (option->type == CLI_PAIR) {
+    if (*i + 1 >= argc)
+      ST_FAIL(err, ARG, "--%s: one value: %s expected", option->name, option->placeholder);
+    ((const char **)(void *)((char *)args + option->offset))[1] = argv[++*i];
   }
   return set_option(option, value, args, err);
 }

@@ -17,6 +17,7 @@ typedef enum cli_type {
   CLI_SEED,     /* uint64_t */
   CLI_TEXT,     /* const char *, a view of argv */
   CLI_CHOICE,   /* const char *, one of choices */
+  CLI_PAIR,     /* const char *[2], the next two words */
   CLI_OPTIONAL, /* as CHOICE, given only as --name=VALUE; alone: the first choice */
 } cli_type;
 

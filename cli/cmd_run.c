@@ -10,14 +10,15 @@
 
 typedef struct run_args {
   const char *model, *prompt, *file, *load_state, *save_state, *stats, *kv;
-  int32_t n_tokens, window, threads;
+  const char *capture[2]; /* OP[:LAYER] and a directory */
+  int32_t n_tokens, window, threads, capture_calls;
   bool as_chat, literal, ignore_eos, json;
   cli_chat_args chat;
   strata_sampler_options sampling;
 } run_args;
 
 static const run_args run_defaults = {
-    .n_tokens = 128, .window = 512, .sampling = CLI_SAMPLING_DEFAULTS};
+    .n_tokens = 128, .window = 512, .capture_calls = 4, .sampling = CLI_SAMPLING_DEFAULTS};
 
 static const cli_option run_options[] = {
     CLI_OPTION_MODEL(run_args),
@@ -40,6 +41,10 @@ static const cli_option run_options[] = {
     CLI_OPTION_KV(run_args),
     CLI_OPTION_WINDOW(run_args),
     CLI_OPTION_THREADS(run_args),
+    {0, "capture", "OP[:LAYER] DIR", CLI_PAIR, offsetof(run_args, capture), 0, 0, NULL,
+     "write what calls of OP read and wrote to DIR/OP-LAYER-CALL.trace, for lab replay"},
+    {0, "capture-calls", "N", CLI_INT, offsetof(run_args, capture_calls), 1, 1000000, NULL,
+     "capture the first N calls of a layer that read text, and N that write it (default 4)"},
     {0, "stats", "full", CLI_OPTIONAL, offsetof(run_args, stats), 0, 0, "brief|full",
      "speeds beside their floors and memory, to stderr; full: for each op too"},
     CLI_OPTION_JSON(run_args),
@@ -71,6 +76,8 @@ static strata_status check_args(const run_args *args, const cli_words *words, st
   if (args->as_chat && args->literal)
     ST_FAIL(err, ARG, "--literal: with --chat: left out, since messages are always literal, "
             "expected");
+  if (!args->capture[0] && args->capture_calls != run_defaults.capture_calls)
+    ST_FAIL(err, ARG, "--capture-calls: without --capture: --capture expected");
   /* A template writes whole conversations; it cannot go on inside of one. */
   if (args->as_chat && args->load_state)
     ST_FAIL(err, ARG, "--load-state: with --chat: a raw prompt expected");
@@ -113,6 +120,38 @@ static strata_status encode_chat(run_job *job, strata_error *err) {
 
 /* ---- running --------------------------------------------------------------- */
 
+/* OP or OP:LAYER. */
+static strata_status start_capture(const run_job *job, strata_error *err) {
+  const char *what = job->args->capture[0];
+  const char *colon = strchr(what, ':');
+  cli_ids layers = {0};
+  char op[64];
+  snprintf(op, sizeof op, "%.*s", (int)(colon ? (size_t)(colon - what) : strlen(what)), what);
+  strata_status status = STRATA_OK;
+  if (colon) status = cli_ids_parse(&layers, colon + 1, "--capture", 0, 65535, err);
+  if (status == STRATA_OK && colon && layers.n != 1)
+    status = st_error_set(err, STRATA_ARG, "--capture: %s: OP or OP:LAYER expected", what);
+  if (status == STRATA_OK)
+    status = strata_session_capture(
+        job->session,
+        &(strata_capture_options){.op = op, .layer = colon ? layers.items[0] : -1,
+                                  .calls = job->args->capture_calls,
+                                  .directory = job->args->capture[1]},
+        err);
+  cli_ids_release(&layers);
+  return status;
+}
+
+/* A capture without a call would look like one that went well. */
+static strata_status end_capture(const run_job *job, strata_error *err) {
+  const int32_t n = strata_session_captured(job->session);
+  if (n == 0)
+    ST_FAIL(err, ARG, "--capture: %s: not called in this run: one of the ops that --stats=full lists expected",
+            job->args->capture[0]);
+  cli_note("traces of %s in %s: %d", job->args->capture[0], job->args->capture[1], n);
+  return STRATA_OK;
+}
+
 static strata_status open_session(run_job *job, strata_error *err) {
   const run_args *args = job->args;
   strata_session_options options = {.window = args->window, .kv = cli_kv(args->kv)};
@@ -120,6 +159,7 @@ static strata_status open_session(run_job *job, strata_error *err) {
   ST_TRY(strata_sampler_new(&args->sampling, job->model.tokenizer, &job->sampler, err));
   ST_TRY(strata_session_new(job->model.model, &options, &job->session, err));
   if (args->load_state) ST_TRY(strata_session_restore(job->session, args->load_state, err));
+  if (args->capture[0]) ST_TRY(start_capture(job, err));
   if (args->as_chat) return encode_chat(job, err);
   if (!job->prompt.n_bytes) return STRATA_OK;
   return cli_ids_encode(&job->ids, job->model.tokenizer, &job->prompt, args->literal, err);
@@ -152,6 +192,7 @@ static strata_status read_and_write(run_job *job, strata_error *err) {
   ST_TRY(cli_generate(&job->generation, err));
   if (profile) strata_session_get_profile(job->session, &job->decode_profile);
   if (args->save_state) ST_TRY(strata_session_save(job->session, args->save_state, err));
+  if (args->capture[0]) ST_TRY(end_capture(job, err));
   if (job->generation.stop == CLI_STOP_CAPACITY)
     cli_note("stopped at position %d, the model's last", job->model.info.max_positions);
   return STRATA_OK;
