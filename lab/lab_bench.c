@@ -60,11 +60,16 @@ static strata_status save_original(lab_bench *b, const st_guarded *buffer, strat
   return STRATA_OK;
 }
 
+static strata_status new_case(const lab_bench_stage *stage, lab_fill fill, lab_case *c, strata_error *err) {
+  return stage->trace ? lab_trace_case(stage->trace, fill, c, err)
+                      : lab_case_init(c, stage->op, stage->args->bytes, fill, err);
+}
+
 static strata_status set_init(lab_bench *b, bench_set *set, uint64_t seed, strata_error *err) {
   const lab_fill fill = {seed, 0xa5, 0x5e, 0};
   for (int32_t s = 0; s < b->n_stages; ++s) {
     lab_case *c = &set->stages[s];
-    ST_TRY(lab_case_init(c, b->stages[s].op, b->stages[s].args->bytes, fill, err));
+    ST_TRY(new_case(&b->stages[s], fill, c, err));
     link_stages(set, s);
     for (int32_t i = 0; i < c->n; ++i) {
       b->n_bytes += c->buffers[i].n_bytes;
@@ -120,7 +125,7 @@ static strata_status keep_expected(lab_bench *b, int32_t stage, strata_error *er
     const lab_case *from = &b->sets[last_set(b)].stages[s];
     lab_case *to = &b->expected[s];
     if (stage >= 0 && s != stage) continue;
-    if (!to->op) ST_TRY(lab_case_init(to, from->op, b->stages[s].args->bytes, from->fill, err));
+    if (!to->op) ST_TRY(new_case(&b->stages[s], from->fill, to, err));
     for (int32_t i = 0; i < from->n; ++i)
       memcpy(to->buffers[i].data, from->buffers[i].data, from->buffers[i].n_bytes);
   }

@@ -14,13 +14,15 @@
 #include "lab/lab_case.h"
 #include "lab/lab_rounds.h"
 #include "lab/lab_shape.h"
+#include "lab/lab_trace.h"
 
 enum { LAB_BATCH = 36, LAB_STAGES_MAX = 4, LAB_SETS_MAX = LAB_BATCH };
 
-/* One stage: args of the wanted size, and the kernels of the arms. */
+/* One stage: args of the wanted size, or a captured call, and the kernels of the arms. */
 typedef struct lab_bench_stage {
   const stk_op *op;
-  const lab_args *args;
+  const lab_args *args;   /* inputs from the seed */
+  const lab_trace *trace; /* inputs of this call instead, in all sets; NULL: none */
   const stk_kernel *kernel[LAB_ARMS]; /* cand NULL: a null run */
   double bound;                       /* of a fast candidate, else 0 */
 } lab_bench_stage;

@@ -4,7 +4,7 @@
 #ifndef LAB_PARITY_H
 #define LAB_PARITY_H
 
-#include "lab/lab_case.h"
+#include "lab/lab_trace.h"
 
 typedef enum lab_word {
   LAB_PASS,
@@ -41,6 +41,8 @@ typedef struct lab_trial {
   double bound;
   lab_sabotage sabotage;
   bool spare_unread; /* tensors that must not be read hold zeros */
+  const lab_trace *trace; /* inputs of a captured call, of this shape; NULL: from the seed */
+  bool captured; /* what the call left is expected, and not what base gives */
 } lab_trial;
 
 /* Where the buffers of a run lie, for whoever has to explain a crash. */
@@ -64,6 +66,9 @@ typedef struct lab_parity {
 
 /* UNSUPPORTED for a shape that the op refuses; NOMEM; whatever a runner says. */
 strata_status lab_parity_check(const lab_trial *trial, lab_parity *out, strata_error *err);
+
+/* One plain run of lab_parity_check, and nothing about why it fails. */
+strata_status lab_parity_once(const lab_trial *trial, lab_parity *out, strata_error *err);
 
 /* Turns a crash at an address (NULL: unknown) into a word and a line. */
 void lab_parity_crashed(lab_parity *parity, const char *signal_name, const void *address);

@@ -44,6 +44,20 @@ strata_status st_dir_make_empty(const char *path, strata_error *err) {
   return STRATA_OK;
 }
 
+strata_status st_dir_make_temporary(char **out, strata_error *err) {
+  static const char pattern[] = "/tmp/strata-XXXXXX";
+  char *path;
+  *out = NULL;
+  ST_TRY(st_strndup(&path, pattern, sizeof pattern - 1, err));
+  if (!mkdtemp(path)) {
+    int code = errno;
+    st_free(path);
+    ST_FAIL(err, IO, "/tmp: %s: a folder to write in expected", strerror(code));
+  }
+  *out = path;
+  return STRATA_OK;
+}
+
 void st_dir_remove(const char *path) { rmdir(path); }
 
 static strata_status check_private(const char *path, int fd, strata_error *err) {

@@ -10,6 +10,8 @@ strata_status st_dir_make(const char *path, strata_error *err);
 
 /* As st_dir_make; ARG if the folder is there and has something in it. */
 strata_status st_dir_make_empty(const char *path, strata_error *err);
+/* Makes a new one below /tmp; gives its path (st_free). */
+strata_status st_dir_make_temporary(char **out, strata_error *err);
 /* Removes a folder if it is there and empty. */
 void st_dir_remove(const char *path);
 
