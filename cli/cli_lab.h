@@ -8,7 +8,7 @@
 #include "lab/lab_ceilings.h"
 
 extern const cli_command cmd_lab_list, cmd_lab_check, cmd_lab_source, cmd_lab_ab, cmd_lab_aa,
-    cmd_lab_pipeline, cmd_lab_verify, cmd_lab_roof, cmd_lab_profile;
+    cmd_lab_pipeline, cmd_lab_verify, cmd_lab_roof, cmd_lab_profile, cmd_lab_replay;
 
 /* ---- the machine --------------------------------------------------------------- */
 
