@@ -6,6 +6,9 @@
 #include "core/st_mem.h"
 #include "kreg/st_kreg.h"
 
+/* A table is not in the file, so its size would not be bounded by the file's. */
+enum { TABLE_BYTES_MAX = 1 << 24 };
+
 /* ---- binding -------------------------------------------------------------------- */
 
 static strata_status find_op(const char *name, lab_trace *t, strata_error *err) {
@@ -32,7 +35,8 @@ static strata_status check_rows(const char *name, const lab_trace *t, strata_err
     if (strcmp(row->name, tensors[i].name) != 0 || row->dtype != tensors[i].dtype || row->role != tensors[i].role)
       ST_FAIL(err, FORMAT, "%s: tensor %s of %s: %s expected, with its type and role", name, row->name,
               t->op->name, tensors[i].name);
-    if (row->n != 0 && row->n != tensors[i].n)
+    const bool absent = row->n == 0 && row->dtype != STK_U8;
+    if (!absent && (row->n != tensors[i].n || (row->dtype == STK_U8 && row->n > TABLE_BYTES_MAX)))
       ST_FAIL(err, FORMAT, "%s: %s: %llu elements: %zu expected", name, row->name,
               (unsigned long long)row->n, tensors[i].n);
   }
@@ -85,7 +89,27 @@ static strata_status fill_tensor(const lab_trace *t, lab_case *c, int32_t i, str
   if (row->before) memcpy(b->data, t->call.bytes + row->before, b->n_bytes);
   if (tensor->role == STK_OUT) memset(b->data, c->fill.poison, b->n_bytes);
   if (tensor->fill == STK_FILL_UNREAD) memset(b->data, c->fill.unread, b->n_bytes);
-  *tensor->slot = row->n ? b->data : NULL;
+  *tensor->slot = b->data;
+  return STRATA_OK;
+}
+
+static bool inside_a_buffer(const lab_case *c, const uint8_t *data, size_t n_bytes) {
+  for (int32_t i = 0; i < c->n; ++i) {
+    const st_guarded *b = &c->buffers[i];
+    if (data >= b->data && data < b->data + b->n_bytes) return n_bytes <= b->n_bytes - (size_t)(data - b->data);
+  }
+  return false;
+}
+
+/* Tables of pointers may lead nowhere else than into the call's tensors. */
+static strata_status link_tables(lab_case *c, strata_error *err) {
+  void *data;
+  size_t n_bytes;
+  if (!c->op->link) return STRATA_OK;
+  c->op->link(c->args);
+  for (int32_t i = 0; (n_bytes = c->op->piece(c->args, i, &data)); ++i)
+    if (!inside_a_buffer(c, data, n_bytes))
+      ST_FAIL(err, UNSUPPORTED, "a trace of %s: stretch %d: %zu bytes in a tensor expected", c->op->name, i, n_bytes);
   return STRATA_OK;
 }
 
@@ -96,7 +120,9 @@ strata_status lab_trace_case(const lab_trace *t, lab_fill fill, lab_case *c, str
   memcpy(c->args, t->shape, t->op->args_bytes);
   const int32_t n = t->op->tensors(c->args, c->tensors);
   for (; c->n < n; ++c->n) ST_TRY_OUT(fill_tensor(t, c, c->n, err));
-  if (t->op->link) t->op->link(c->args);
+  ST_TRY_OUT(link_tables(c, err));
+  for (int32_t i = 0; i < n; ++i)
+    if (t->call.rows[i].n == 0) *c->tensors[i].slot = NULL;
 out:
   if (status != STRATA_OK) lab_case_release(c);
   return status;

@@ -166,27 +166,28 @@ bool st_capture_wants(const st_capture *c, const st_call *call) {
   return (has_several_tokens(c->op, call->args) ? t.several : t.one) < c->calls;
 }
 
-static strata_status count(st_capture *c, const st_call *call, strata_error *err) {
+/* Makes room for the layer's count, so that counting cannot fail. */
+static strata_status reserve(st_capture *c, const st_call *call, strata_error *err) {
   const size_t need = (size_t)(call->layer + 2);
   void *items = c->layers;
   ST_TRY(st_grow(&items, &c->layers_capacity, need, sizeof *c->layers, "a capture", err));
   c->layers = items;
   for (; c->n_layers < need; ++c->n_layers) c->layers[c->n_layers] = (tally){0};
+  return STRATA_OK;
+}
+
+static void count(st_capture *c, const st_call *call) {
   tally *t = &c->layers[call->layer + 1];
   ++*(has_several_tokens(c->op, call->args) ? &t->several : &t->one);
   ++c->count;
-  return STRATA_OK;
 }
 
 /* ---- the two halves ------------------------------------------------------------- */
 
-static void note(st_capture *c, strata_status status) {
-  c->status = status;
-  if (status != STRATA_OK) snapshot_release(&c->before);
-}
-
 void st_capture_before(st_capture *c, const st_call *call) {
-  note(c, snapshot_take(&c->before, c->op, call->args, STK_OUT, &c->failure));
+  c->status = reserve(c, call, &c->failure);
+  if (c->status == STRATA_OK) c->status = snapshot_take(&c->before, c->op, call->args, STK_OUT, &c->failure);
+  if (c->status != STRATA_OK) snapshot_release(&c->before);
 }
 
 static void fill_row(st_trace_row *row, const stk_tensor *t, bool present) {
@@ -223,7 +224,7 @@ void st_capture_after(st_capture *c, const st_call *call) {
   if (c->status != STRATA_OK) return;
   strata_status status = snapshot_take(&after, c->op, call->args, STK_IN, &c->failure);
   if (status == STRATA_OK) status = write_trace(c, call, &after, &c->failure);
-  if (status == STRATA_OK) status = count(c, call, &c->failure);
+  if (status == STRATA_OK) count(c, call);
   snapshot_release(&after);
   snapshot_release(&c->before);
   c->status = status;

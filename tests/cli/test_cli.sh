@@ -589,11 +589,11 @@ case_lab_commands() {
   run lab --rounds 3; expect_error 2 "unknown command: lab --rounds"
   run lab --help
   expect_rc 0
-  for command in list check roof profile verify; do expect_in out "  $command "; done
+  for command in list check roof profile verify replay; do expect_in out "  $command "; done
   cp out by_option
   run help lab
   cmp -s out by_option || fail "'help lab' and 'lab --help' differ"
-  for command in list check roof profile verify; do
+  for command in list check roof profile verify replay; do
     run lab $command --help
     expect_rc 0
     expect_in out "usage: strata lab $command"
@@ -661,6 +661,93 @@ case_lab_profile_refuses() {
   run lab profile -m "$model" -p "" --cache cache; expect_error 2 "prompt: 0 tokens"
   run lab profile -m "$model" --tokens 2000000000; expect_error 1 "prompt: 2000000000 tokens"
   run lab profile -m nosuch; expect_error 1 "nosuch"
+}
+
+# ---- captures --------------------------------------------------------------------
+
+case_capture_and_replay() {
+  run run -m "$model" -p "$prompt" -n 6
+  cp out plain
+  run run -m "$model" -p "$prompt" -n 6 --capture hc_mix:0 traces --capture-calls 1
+  expect_rc 0
+  expect_in err "traces of hc_mix:0 in traces: 2"
+  cmp -s out plain || fail "capturing changed the text"
+  [ "$(ls traces)" = "$(printf 'hc_mix-0-0.trace\nhc_mix-0-1.trace')" ] || fail "traces has: $(ls traces)"
+  run run -m "$model" -p "$prompt" -n 6 --capture moe_up:0 traces --capture-calls 1 --threads 2
+  run run -m "$model" -p "$prompt" -n 6 --capture moe_up:0 again --capture-calls 1 --threads 1
+  cmp -s traces/moe_up-0-0.trace again/moe_up-0-0.trace || fail "two captures of one call differ"
+  run lab replay traces/*.trace
+  expect_rc 0
+  expect_quiet
+  for word in "oracle   x" "captured x" "captured h h_shared"; do expect_in out "$word"; done
+  tail -n 1 out | grep -q '^ALL PASS \([0-9]*\)/\1$' || fail "the last line is '$(tail -n 1 out)'"
+}
+case_capture_refuses() {
+  run run -m "$model" -p a --capture hc_mix; expect_error 2 "--capture: one value"
+  run run -m "$model" -p a --capture; expect_error 2 "--capture: no value"
+  run run -m "$model" -p a --capture nosuch d; expect_error 2 "capture: nosuch"
+  run run -m "$model" -p a --capture hc_mix:99 d; expect_error 2 "capture: layer 99"
+  run run -m "$model" -p a --capture hc_mix:x d; expect_error 2 "--capture: x"
+  run run -m "$model" -p a --capture hc_mix: d; expect_error 2 "OP or OP:LAYER"
+  run run -m "$model" -p a --capture-calls 2; expect_error 2 "without --capture"
+  run run -m "$model" -p a --capture hc_mix d --capture-calls 0; expect_error 2 "--capture-calls: 0"
+  [ ! -e d ] || fail "a refused capture made a folder"
+  run run -m "$model" -p a -n 1 --capture hc_mix:0 twice
+  run run -m "$model" -p a -n 1 --capture hc_mix:0 twice; expect_error 2 "hc_mix-0-0.trace: it is there already"
+  # The text is there; that nothing was captured is said after it.
+  run run -m "$model" -p a -n 1 --capture qsa_attn none
+  expect_rc 2
+  expect_in err "qsa_attn: not called in this run"
+}
+case_replay_refuses() {
+  run run -m "$model" -p a -n 1 --capture hc_mix:0 r --capture-calls 1
+  run run -m "$model" -p a -n 1 --capture hc_norm:0 r --capture-calls 1
+  trace=r/hc_mix-0-0.trace
+  run lab replay; expect_error 2 "no trace"
+  run lab replay nosuch.trace; expect_error 2 "nosuch.trace"
+  run lab replay "$model/config.json"; expect_error 2 "a trace expected"
+  head -c 700 $trace >cut.trace
+  run lab replay cut.trace; expect_error 2 "cut.trace: 700 bytes"
+  { head -c 1000 $trace; printf '\377\376\375'; tail -c +1004 $trace; } >edited.trace
+  run lab replay edited.trace; expect_error 2 "an unchanged file expected"
+  run lab replay $trace --kernel nosuch; expect_error 2 "nosuch: a variant of hc_mix"
+  run lab replay $trace r/hc_norm-0-0.trace --kernel scalar; expect_error 2 "a call of hc_norm"
+  run lab replay $trace --time; expect_error 2 "without --kernel"
+  run lab replay $trace --base scalar; expect_error 2 "without --time"
+}
+# A candidate that is as good, one that is not, one that crashes, one that hangs.
+case_replay_of_a_file() {
+  need cc && need jq || return
+  run run -m "$model" -p "$prompt" -n 1 --capture hc_mix:0 f --capture-calls 1
+  source=$model/../../kernels/hc_mix/hc_mix.c trace=f/hc_mix-0-0.trace
+  run lab replay $trace --kernel "$source"
+  expect_rc 0
+  expect_in out "ALL PASS 2/2"
+  sed 's/int64_t begin, end;/int64_t begin, end; if (part == 0) a->x[3] = 1e9f;/
+       s/begin += n;/begin += n; a->x[3] = 1e9f;/' "$source" >wrong.c
+  run lab replay $trace --kernel ./wrong.c
+  expect_rc 1
+  expect_in out "FAILED 2/2"
+  expect_in out "x differs, first at 3, 1 of"
+  run lab replay $trace --kernel ./wrong.c --json
+  expect_rc 1
+  expect_json '.failed == 2 and .traces[0].kernels[0].captured.buffers[0].first == 3'
+  sed 's/int64_t begin, end;/int64_t begin, end; *(volatile int *)8 = 1;/' "$source" >crash.c
+  run lab replay $trace --kernel ./crash.c
+  expect_rc 1
+  expect_in out "crashed: SIGSEGV"
+  sed 's/int64_t begin, end;/int64_t begin, end; for (volatile int i = 0;;) i = 0;/' "$source" >hang.c
+  run lab replay $trace --kernel ./hang.c --deadline 0.5
+  expect_rc 1
+  expect_in out "hung: killed after 0.5 seconds"
+  run lab replay $trace --time --kernel "$source" --base "$source"; expect_error 2 "differs from the base"
+  # More rounds than fit into the time.
+  echo '{"min_rounds": 10000, "max_rounds": 10000}' >rule.json
+  run lab replay $trace --time --kernel scalar --base "$source" --deadline 5 --rule rule.json
+  expect_rc 3
+  expect_in err "no verdict: "
+  run lab replay $trace --time --kernel scalar --base "$source" --deadline 10 --json
+  expect_json '.traces[0].timing | .rounds >= 1 and .base_seconds > 0 and .kernel.ratio > 0 and .null.ratio > 0'
 }
 
 case_broken_pipe() {
