@@ -49,8 +49,8 @@ strata_status lab_trace_read(const char *name, const uint8_t *data, size_t n_byt
   const char *wrong;
   *out = (lab_trace){0};
   ST_TRY(st_trace_parse(name, data, n_bytes, &out->call, err));
-  ST_TRY(find_op(name, out, err));
-  ST_TRY(st_calloc_aligned(&out->shape, 1, out->op->args_bytes, "a trace", err));
+  ST_TRY_OUT(find_op(name, out, err));
+  ST_TRY_OUT(st_calloc_aligned(&out->shape, 1, out->op->args_bytes, "a trace", err));
   memcpy(out->shape, out->call.args, out->op->args_bytes);
   wrong = out->op->check(out->shape);
   if (wrong) ST_FAIL_OUT(err, UNSUPPORTED, "%s: %s", name, wrong);

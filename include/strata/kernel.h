@@ -207,9 +207,10 @@ typedef struct stk_op {
    * reads and writes; it returns NULL, or what stands against that, as one line. */
   const char *(*shape)(const void *args, void *shape);
   /* Where a tensor is such a table: link lets it lead into the tensor that a test has
-   * for its memory. piece tells where stretch i of what the tables lead to begins and
-   * returns its bytes, 0 past the last one; the same i is the same data in all args of
-   * a shape, and after link no shorter than anywhere else. */
+   * for its memory; sizes may be forged, so addresses are computed as integers, which
+   * may wrap, and are looked at before use. piece tells where stretch i of what the
+   * tables lead to begins and returns its bytes, 0 past the last one; the same i is the
+   * same data in all args of a shape, and after link no shorter than anywhere else. */
   void (*link)(void *args);
   size_t (*piece)(const void *args, int32_t i, void **data);
 } stk_op;

@@ -73,7 +73,8 @@ static inline int64_t stk_cache_pages(int64_t rows) {
 static inline void stk_cache_fill_table(const stk_cache *c, int64_t rows, uint8_t *block) {
   int64_t n = stk_cache_pages(rows);
   for (int64_t i = 0; i < n; ++i)
-    ((uint8_t **)(uintptr_t)c->pages)[i] = block + (size_t)(n - 1 - i) * stk_cache_page_bytes(c);
+    ((uint8_t **)(uintptr_t)c->pages)[i] =
+        (uint8_t *)((uintptr_t)block + (size_t)(n - 1 - i) * stk_cache_page_bytes(c));
 }
 
 #endif

@@ -37,10 +37,9 @@ static void link(void *args) {
   const size_t one = (size_t)a->expert_ff * (size_t)a->hidden * stk_dtype_bytes(a->dtype);
   for (int32_t e = 0; e <= a->n_experts; ++e) {
     bool shared = e == a->n_experts;
-    const uint8_t *data = (const uint8_t *)a->test_data +
-                          one * (size_t)(shared ? distinct : e % distinct);
+    uintptr_t data = (uintptr_t)a->test_data + one * (size_t)(shared ? distinct : e % distinct);
     ((stk_matrix *)(uintptr_t)a->down)[e] =
-        (stk_matrix){data, a->dtype, a->hidden, shared ? a->shared_ff : a->expert_ff};
+        (stk_matrix){(const void *)data, a->dtype, a->hidden, shared ? a->shared_ff : a->expert_ff};
   }
 }
 

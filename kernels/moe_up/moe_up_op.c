@@ -39,11 +39,10 @@ static void link(void *args) {
   for (int32_t e = 0; e <= a->n_experts; ++e) {
     bool shared = e == a->n_experts;
     int32_t ff = shared ? a->shared_ff : a->expert_ff;
-    const uint8_t *gate = (const uint8_t *)a->test_data +
-                          2 * one * (size_t)(shared ? distinct : e % distinct);
-    const uint8_t *up = gate + (size_t)ff * hidden * elem;
-    ((stk_matrix *)(uintptr_t)a->gate)[e] = (stk_matrix){gate, a->dtype, ff, a->hidden};
-    ((stk_matrix *)(uintptr_t)a->up)[e] = (stk_matrix){up, a->dtype, ff, a->hidden};
+    uintptr_t gate = (uintptr_t)a->test_data + 2 * one * (size_t)(shared ? distinct : e % distinct);
+    uintptr_t up = gate + (size_t)ff * hidden * elem;
+    ((stk_matrix *)(uintptr_t)a->gate)[e] = (stk_matrix){(const void *)gate, a->dtype, ff, a->hidden};
+    ((stk_matrix *)(uintptr_t)a->up)[e] = (stk_matrix){(const void *)up, a->dtype, ff, a->hidden};
   }
 }
 

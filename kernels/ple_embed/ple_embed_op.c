@@ -36,7 +36,7 @@ static void link(void *args) {
   size_t bytes = (size_t)a->shard_rows * (size_t)a->width * stk_dtype_bytes(a->dtype);
   for (int32_t i = 0; i < a->n_shards; ++i)
     ((stk_matrix *)(uintptr_t)a->shards)[i] =
-        (stk_matrix){(const uint8_t *)a->test_data + (size_t)i * bytes, a->dtype,
+        (stk_matrix){(const void *)((uintptr_t)a->test_data + (size_t)i * bytes), a->dtype,
                      (int32_t)a->shard_rows, a->width};
 }
 

@@ -13,7 +13,7 @@ static const char *check(const void *args) {
     return "qsa_prep: head_dim: a multiple of 32, at most 512, expected";
   if (a->idx_dim < 32 || a->idx_dim % 32) return "qsa_prep: idx_dim: a multiple of 32 expected";
   if (a->idx_heads < 1 || a->ratio < 1) return "qsa_prep: idx_heads, ratio: at least 1 expected";
-  if (a->n_pairs < 1 || 2 * a->n_pairs > a->head_dim || 2 * a->n_pairs > a->idx_dim)
+  if (a->n_pairs < 1 || 2 * (int64_t)a->n_pairs > a->head_dim || 2 * (int64_t)a->n_pairs > a->idx_dim)
     return "qsa_prep: n_pairs: at most half of head_dim and idx_dim expected";
   if (a->kv_kind < 0 || a->kv_kind >= STK_KV_KINDS) return "qsa_prep: kv_kind: 0 to 2 expected";
   if (a->kinds < 1 || a->kinds > STK_QSA_ALL) return "qsa_prep: kinds: 1 to 15 expected";
