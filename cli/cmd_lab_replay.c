@@ -100,7 +100,7 @@ static strata_status prepare_side(replay_job *job, lab_side *side, const char *g
                                   strata_error *err) {
   const lab_toolchain tools = {.compiler = job->args->compiler, .seconds = 60};
   cli_progress_note("compiling");
-  ST_TRY(lab_side_freeze(side, job->traces[0].op, given, job->directory, place, err));
+  ST_TRY(lab_side_freeze(side, job->traces[0].op, false, given, job->directory, place, err));
   strata_status status = lab_side_compile(side, &tools, err);
   cli_progress_note(NULL);
   return status;

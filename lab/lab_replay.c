@@ -39,12 +39,12 @@ static strata_status check_child(void *user, strata_error *err) {
   lab_loaded loaded = {0};
   const stk_kernel *kernel = job->kernel->linked;
   lab_trial trial = {.op = job->trace->op, .shape = job->trace->shape, .trace = job->trace,
-                     .base = job->trace->op->oracle, .captured = job->captured};
+                     .base = lab_runner_of(job->trace->op->oracle), .captured = job->captured};
   if (!kernel) {
     ST_TRY(lab_side_load(job->kernel->side, COPY_FIRST, &loaded, err));
     kernel = loaded.kernel;
   }
-  trial.cand = kernel;
+  trial.cand = lab_runner_of(kernel);
   ST_TRY_OUT(find_bound(job, kernel, &trial.bound, err));
   ST_TRY_OUT(job->captured ? lab_parity_once(&trial, &job->parity, err) : lab_parity_check(&trial, &job->parity, err));
 out:

@@ -66,12 +66,12 @@ static void clear(void) {
 
 /* ---- replaying --------------------------------------------------------------------- */
 
-static void expect_pass(const lab_trial *trial, const char *path, bool once) {
+static void expect_pass(const lab_trial *trial, const char *path, const char *variant, bool once) {
   lab_parity parity = {0};
   strata_error err;
   must(once ? lab_parity_once(trial, &parity, &err) : lab_parity_check(trial, &parity, &err), &err);
   if (parity.word != LAB_PASS)
-    fail_msg("%s: %s, %s: %s: %s", path, trial->cand->variant, once ? "captured" : "oracle",
+    fail_msg("%s: %s, %s: %s: %s", path, variant, once ? "captured" : "oracle",
              lab_word_name(parity.word), parity.detail);
   if (parity.n_buffers == 0) fail_msg("%s: no output was compared", path);
 }
@@ -86,11 +86,11 @@ static int32_t replay(const char *path) {
   const st_op op = (st_op)st_kreg_op_by_name(trace.op->name);
   for (int32_t i = 0; (kernel = st_kreg_variant(op, i)); ++i) {
     if (!st_cpu_has((st_cpu_level)st_cpu_level_by_name(kernel->isa))) continue;
-    lab_trial trial = {.op = trace.op, .shape = trace.shape, .trace = &trace, .base = trace.op->oracle,
-                       .cand = kernel, .bound = kernel->numerics == STK_FAST ? trace.op->fast_bound : 0};
-    expect_pass(&trial, path, false);
+    lab_trial trial = {.op = trace.op, .shape = trace.shape, .trace = &trace, .base = lab_runner_of(trace.op->oracle),
+                       .cand = lab_runner_of(kernel), .bound = kernel->numerics == STK_FAST ? trace.op->fast_bound : 0};
+    expect_pass(&trial, path, kernel->variant, false);
     trial.captured = true;
-    expect_pass(&trial, path, true);
+    expect_pass(&trial, path, kernel->variant, true);
     ++n;
   }
   lab_trace_close(&trace);
@@ -348,8 +348,8 @@ static void expect_failing_buffer(const bytes *b, const char *name) {
   lab_parity parity = {0};
   strata_error err;
   must(lab_trace_read("t", b->data, b->n, &trace, &err), &err);
-  lab_trial trial = {.op = trace.op, .shape = trace.shape, .trace = &trace, .base = trace.op->oracle,
-                     .cand = st_kreg_variant((st_op)st_kreg_op_by_name(trace.op->name), 0), .captured = true};
+  lab_trial trial = {.op = trace.op, .shape = trace.shape, .trace = &trace, .base = lab_runner_of(trace.op->oracle),
+                     .cand = lab_runner_of(st_kreg_variant((st_op)st_kreg_op_by_name(trace.op->name), 0)), .captured = true};
   must(lab_parity_once(&trial, &parity, &err), &err);
   assert_int_equal(parity.word, LAB_WRONG_RESULT);
   for (int32_t i = 0; i < parity.n_buffers; ++i)
