@@ -1,8 +1,8 @@
 /* k_attn.h -- softmax attention over tiles of 32 cells, for up to 12 query heads
  * that share a kv head: the steps of qsa_attn.h, for the kernels that take them.
  *
- * A tile's keys and values are staged once for all heads (and, while a prompt is
- * dense, for several tokens): a view of the cache where it holds floats, else
+ * A tile's keys, then its values, are staged once for all heads (and, while a prompt
+ * is dense, for several tokens): a view of the cache where it holds floats, else
  * widened with each cell's scales. Scores are made for GROUP heads and CELLS cells
  * at a time, so a loaded key serves GROUP products; values for GROUP heads and
  * VECTORS vectors of dimensions, whose sums stay in registers over the tile. */
@@ -18,6 +18,7 @@
 enum {
   K_ATTN_TILE = 32,
   K_ATTN_HEADS = 12,
+  K_ATTN_TOKENS = 4,
   K_ATTN_DIM_MAX = 512,
   K_ATTN_GROUP = 4,
   K_ATTN_CELLS = VW > 8 ? 2 : 1,
@@ -30,58 +31,72 @@ typedef struct k_soft {
   float *acc;
 } k_soft;
 
-typedef struct k_tile {
-  const float *k[K_ATTN_TILE], *v[K_ATTN_TILE];
-} k_tile;
+/* ---- where a tile's rows lie ------------------------------------------------------- */
 
-/* Memory for tiles that have to be widened. */
-typedef struct k_stage {
-  float k[K_ATTN_TILE * K_ATTN_DIM_MAX], v[K_ATTN_TILE * K_ATTN_DIM_MAX];
-} k_stage;
+/* Found one tile ahead, and asked for bit by bit while the tile before is worked on:
+ * lists jump about, so no hardware guesses them. Keys are row[0], values row[1]. */
+typedef struct k_found {
+  const uint8_t *row[2][K_ATTN_TILE];
+  const uint16_t *scales[2][K_ATTN_TILE];
+  int n;
+  int asked, rows; /* rows asked for so far, and to ask for at a time */
+} k_found;
+
+/* Where rows of one plane lie, all but the page. */
+typedef struct k_plane {
+  size_t data_at, data_bytes, scales_at, scale_bytes;
+} k_plane;
+
+K_INLINE k_plane k_attn_plane(const stk_cache *c, int64_t plane) {
+  const size_t data_bytes = stk_cache_data_bytes(c), scale_bytes = stk_cache_scale_bytes(c);
+  const size_t first = (size_t)plane * STK_CACHE_PAGE;
+  return (k_plane){first * data_bytes, data_bytes,
+                   (size_t)c->n_planes * STK_CACHE_PAGE * data_bytes + first * scale_bytes, scale_bytes};
+}
 
 /* Places at .. at + n - 1 of a list of cells; ids NULL: the cells themselves. */
-K_INLINE void k_attn_stage(const stk_cache *cache, int64_t kv, const int32_t *ids, int64_t at, int n,
-                           k_stage *stage, k_tile *tile) {
-  const int64_t kv_heads = cache->n_planes / 2, dim = cache->dim;
+K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, int64_t at, int n,
+                          int n_asks, k_found *found) {
+  const k_plane plane[2] = {k_attn_plane(c, kv), k_attn_plane(c, c->n_planes / 2 + kv)};
+  found->n = n;
+  /* Rows in order need no asking: the hardware sees them coming. */
+  found->asked = ids ? 0 : 2 * n;
+  found->rows = (2 * n + n_asks - 1) / n_asks;
   for (int i = 0; i < n; ++i) {
-    int64_t cell = ids ? ids[at + i] : at + i;
-    tile->k[i] = k_cache_read(cache, kv, cell, stage->k + i * dim);
-    tile->v[i] = k_cache_read(cache, kv_heads + kv, cell, stage->v + i * dim);
+    const size_t cell = ids ? (size_t)ids[at + i] : (size_t)(at + i), slot = cell % STK_CACHE_PAGE;
+    const uint8_t *page = c->pages[cell / STK_CACHE_PAGE];
+    K_UNROLL for (int p = 0; p < 2; ++p) {
+      found->row[p][i] = page + plane[p].data_at + slot * plane[p].data_bytes;
+      found->scales[p][i] =
+          (const uint16_t *)(const void *)(page + plane[p].scales_at + slot * plane[p].scale_bytes);
+      if (ids && c->kind == STK_KV_Q8) __builtin_prefetch(found->scales[p][i], 0, 2);
+    }
   }
 }
 
-/* ---- asking ahead ---------------------------------------------------------------- */
-
-/* Rows of the next tile, which the second-level cache is asked for bit by bit while
- * this one is worked on: lists jump about, so no hardware guesses them. */
-typedef struct k_ahead {
-  const uint8_t *row[2 * K_ATTN_TILE];
-  int n_rows, row_bytes;
-  int64_t at, step; /* bytes asked for so far, and to ask for at a time */
-} k_ahead;
-
-/* The n cells at places at .. of the list, over n_steps calls of k_attn_ask; their
- * scales, of which a line holds many, at once. */
-K_INLINE void k_attn_look_ahead(const stk_cache *cache, int64_t kv, const int32_t *ids, int64_t at, int n,
-                                int n_steps, k_ahead *ahead) {
-  const int64_t kv_heads = cache->n_planes / 2;
-  *ahead = (k_ahead){.row_bytes = (int)stk_cache_data_bytes(cache)};
-  for (int i = 0; i < n; ++i) {
-    int64_t cell = ids ? ids[at + i] : at + i;
-    ahead->row[ahead->n_rows++] = stk_cache_data(cache, kv, cell);
-    ahead->row[ahead->n_rows++] = stk_cache_data(cache, kv_heads + kv, cell);
-    if (cache->kind != STK_KV_Q8) continue;
-    __builtin_prefetch(stk_cache_scales(cache, kv, cell), 0, 2);
-    __builtin_prefetch(stk_cache_scales(cache, kv_heads + kv, cell), 0, 2);
+K_INLINE void k_attn_ask(k_found *found, int data_bytes) {
+  for (int i = 0; i < found->rows && found->asked < 2 * found->n; ++i, ++found->asked) {
+    const uint8_t *row = found->row[found->asked & 1][found->asked / 2];
+    for (int at = 0; at < data_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
   }
-  ahead->step = ((int64_t)ahead->n_rows * ahead->row_bytes / n_steps + 64) & ~(int64_t)63;
 }
 
-K_INLINE void k_attn_ask(k_ahead *ahead) {
-  const int64_t all = (int64_t)ahead->n_rows * ahead->row_bytes;
-  const int64_t end = ahead->at + ahead->step < all ? ahead->at + ahead->step : all;
-  for (; ahead->at < end; ahead->at += 64)
-    __builtin_prefetch(ahead->row[ahead->at / ahead->row_bytes] + ahead->at % ahead->row_bytes, 0, 2);
+/* A tile's keys, or its values, as floats: one kind at a time, so that it stays in the
+ * first-level cache for all heads and tokens. */
+typedef struct k_rows {
+  const float *row[K_ATTN_TILE];
+} k_rows;
+
+/* Memory for rows that have to be widened, and the tile that comes next. */
+typedef struct k_stage {
+  float widened[K_ATTN_TILE * K_ATTN_DIM_MAX];
+  k_found found[2]; /* this tile and the next one, in turns */
+} k_stage;
+
+/* values: 0 for keys, 1 for values. */
+K_INLINE void k_attn_widen(const stk_cache *c, const k_found *f, int values, float *widened, k_rows *out) {
+  for (int i = 0; i < f->n; ++i)
+    out->row[i] = k_cache_widen(c->kind, f->row[values][i], f->scales[values][i], c->dim, widened + i * c->dim);
 }
 
 /* ---- scores ------------------------------------------------------------------- */
@@ -120,17 +135,17 @@ K_INLINE void k_attn_dots(const float *q, int64_t dim, const float *const key[K_
     }
 }
 
-/* score[g][i] = (q_g . k_i) * scale for G heads and the tile's first n cells; the
+/* score[g][i] = (q_g . k_i) * scale for G heads and the first n keys; the
  * rest of the 32 is filled with any number. */
-K_INLINE void k_attn_scores(const float *q, int64_t dim, int G, float scale, const k_tile *tile, int n,
-                            k_ahead *ahead, float (*score)[K_ATTN_TILE]) {
+K_INLINE void k_attn_scores(const float *q, int64_t dim, int G, float scale, const k_rows *keys, int n,
+                            k_found *next, int data_bytes, float (*score)[K_ATTN_TILE]) {
   for (int at = 0; at < n; at += VW) {
     vf dots[K_ATTN_GROUP][VW];
     for (int c = 0; c < VW; c += K_ATTN_CELLS) {
       vf fold[K_ATTN_GROUP][K_ATTN_CELLS];
       const float *key[K_ATTN_CELLS];
-      k_attn_ask(ahead);
-      K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) key[j] = tile->k[at + c + j < n ? at + c + j : n - 1];
+      k_attn_ask(next, data_bytes);
+      K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) key[j] = keys->row[at + c + j < n ? at + c + j : n - 1];
       if (VW > 1 && dim % 128 == 0) {
         k_attn_dots(q, dim, key, G, fold);
       } else {
@@ -174,7 +189,7 @@ K_INLINE void k_attn_factors(const float *from, const float *to, int n_heads, fl
 
 /* acc = acc * factor + sum_i e_i V_i for N vectors of dimensions from d on and G
  * heads; G and N are constants. */
-K_INLINE void k_attn_values(const k_tile *tile, int n, int64_t d, int64_t dim, int G, int N, int first,
+K_INLINE void k_attn_values(const k_rows *values, int n, int64_t d, int64_t dim, int G, int N, int first,
                             float (*e)[K_ATTN_TILE], const float *factor, float *acc_rows) {
   vf acc[K_ATTN_GROUP][K_ATTN_VECTORS];
   K_UNROLL for (int g = 0; g < G; ++g)
@@ -183,7 +198,7 @@ K_INLINE void k_attn_values(const k_tile *tile, int n, int64_t d, int64_t dim, i
                         : vf_mul(vf_load(acc_rows + g * dim + d + v * VW), vf_set1(factor[g]));
   for (int i = 0; i < n; ++i) {
     vf value[K_ATTN_VECTORS];
-    K_UNROLL for (int v = 0; v < N; ++v) value[v] = vf_load(tile->v[i] + d + v * VW);
+    K_UNROLL for (int v = 0; v < N; ++v) value[v] = vf_load(values->row[i] + d + v * VW);
     K_UNROLL for (int g = 0; g < G; ++g) {
       vf weight = vf_set1(e[g][i]);
       K_UNROLL for (int v = 0; v < N; ++v) acc[g][v] = vf_fma(weight, value[v], acc[g][v]);
@@ -193,52 +208,100 @@ K_INLINE void k_attn_values(const k_tile *tile, int n, int64_t d, int64_t dim, i
     K_UNROLL for (int v = 0; v < N; ++v) vf_store(acc_rows + g * dim + d + v * VW, acc[g][v]);
 }
 
-K_INLINE void k_attn_values_all(const k_tile *tile, int n, int64_t dim, int n_heads, int first,
+K_INLINE void k_attn_values_all(const k_rows *values, int n, int64_t dim, int n_heads, int first,
                                 float (*e)[K_ATTN_TILE], const float *factor, float *acc) {
   int64_t d = 0;
   for (; d + K_ATTN_VECTORS * VW <= dim; d += K_ATTN_VECTORS * VW) {
     int h = 0;
     for (; h + K_ATTN_GROUP <= n_heads; h += K_ATTN_GROUP)
-      k_attn_values(tile, n, d, dim, K_ATTN_GROUP, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim);
+      k_attn_values(values, n, d, dim, K_ATTN_GROUP, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim);
     for (; h < n_heads; ++h)
-      k_attn_values(tile, n, d, dim, 1, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim);
+      k_attn_values(values, n, d, dim, 1, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim);
   }
   for (; d < dim; d += VW)
     for (int h = 0; h < n_heads; ++h)
-      k_attn_values(tile, n, d, dim, 1, 1, first, e + h, factor + h, acc + h * dim);
+      k_attn_values(values, n, d, dim, 1, 1, first, e + h, factor + h, acc + h * dim);
 }
 
-/* ---- a tile, and the merge ------------------------------------------------------ */
+/* ---- a split, and the merge ----------------------------------------------------- */
 
-/* The first n cells of a staged tile join s; first: nothing is in s yet. q has a row
- * of dim floats a head; dim is a constant where it is common. Meanwhile the rows of
- * ahead are asked for. */
-K_INLINE void k_attn_tile_dim(const k_tile *tile, int n, const float *q, int64_t dim, int n_heads,
-                              int first, k_ahead *ahead, k_soft *s) {
+/* What a tile's cells weigh for each head of a token. */
+typedef struct k_weights {
+  float e[K_ATTN_HEADS][K_ATTN_TILE], factor[16];
+} k_weights;
+
+/* The first n keys of a tile join the maxima and sums of s; first: nothing is in s yet.
+ * q has a row of dim floats a head; dim is a constant where it is common. Meanwhile
+ * the rows of the next tile are asked for. */
+K_INLINE void k_attn_weigh(const k_rows *keys, int n, const float *q, int64_t dim, int n_heads,
+                           int first, k_found *next, int data_bytes, k_soft *s, k_weights *w) {
   const float scale = (float)(1.0 / sqrt((double)dim));
-  float e[K_ATTN_HEADS][K_ATTN_TILE], m[K_ATTN_HEADS], sum[K_ATTN_HEADS], factor[16] = {0};
+  float m[K_ATTN_HEADS], sum[K_ATTN_HEADS];
   int h = 0;
   for (; h + K_ATTN_GROUP <= n_heads; h += K_ATTN_GROUP)
-    k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, tile, n, ahead, e + h);
-  for (; h < n_heads; ++h) k_attn_scores(q + h * dim, dim, 1, scale, tile, n, ahead, e + h);
-  for (h = 0; h < n_heads; ++h) m[h] = k_attn_weights(e[h], n, first, first ? 0.0f : s->m[h], &sum[h]);
-  if (!first) k_attn_factors(s->m, m, n_heads, factor);
+    k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, keys, n, next, data_bytes, w->e + h);
+  for (; h < n_heads; ++h)
+    k_attn_scores(q + h * dim, dim, 1, scale, keys, n, next, data_bytes, w->e + h);
+  for (h = 0; h < n_heads; ++h) m[h] = k_attn_weights(w->e[h], n, first, first ? 0.0f : s->m[h], &sum[h]);
+  if (!first) k_attn_factors(s->m, m, n_heads, w->factor);
   for (h = 0; h < n_heads; ++h) {
-    s->l[h] = first ? sum[h] : ks_fma(s->l[h], factor[h], sum[h]);
+    s->l[h] = first ? sum[h] : ks_fma(s->l[h], w->factor[h], sum[h]);
     s->m[h] = m[h];
   }
-  k_attn_values_all(tile, n, dim, n_heads, first, e, factor, s->acc);
 }
 
-K_INLINE void k_attn_tile(const k_tile *tile, int n, const float *q, int64_t dim, int n_heads, int first,
-                          k_ahead *ahead, k_soft *s) {
-  if (dim == 256) k_attn_tile_dim(tile, n, q, 256, n_heads, first, ahead, s);
-  else k_attn_tile_dim(tile, n, q, dim, n_heads, first, ahead, s);
+/* A group of heads of one or more tokens that go through one list together. */
+typedef struct k_span {
+  stk_cache cache;
+  int64_t kv;              /* the kv head */
+  const int32_t *ids;      /* NULL: the list is 0, 1, 2, ... */
+  const float *q;          /* of the first token: a row a head */
+  int64_t q_stride;        /* from token to token */
+  int n_heads, n_tokens;
+  int64_t n_cells[K_ATTN_TOKENS]; /* of each token's list, ascending */
+} k_span;
+
+K_INLINE void k_attn_find_at(const k_span *s, int64_t at, k_stage *stage) {
+  const int64_t left = s->n_cells[s->n_tokens - 1] - at;
+  const int n = (int)(left < 0 ? 0 : left < K_ATTN_TILE ? left : K_ATTN_TILE);
+  const int groups = s->n_heads / K_ATTN_GROUP + s->n_heads % K_ATTN_GROUP;
+  k_attn_find(&s->cache, s->kv, s->ids, at, n, s->n_tokens * groups * (K_ATTN_TILE / K_ATTN_CELLS),
+              &stage->found[at / K_ATTN_TILE % 2]);
 }
 
-/* The calls of k_attn_ask that a full tile makes for n_heads heads. */
-K_INLINE int k_attn_steps_of(int n_heads) {
-  return (n_heads / K_ATTN_GROUP + n_heads % K_ATTN_GROUP) * (K_ATTN_TILE / K_ATTN_CELLS);
+/* The tile at place `at`, of which token i sees n[i] cells. */
+K_INLINE void k_attn_tile(const k_span *s, int64_t at, const int *n, int first, int64_t dim, k_soft *soft,
+                          k_stage *stage) {
+  const k_found *found = &stage->found[at / K_ATTN_TILE % 2];
+  k_found *next = &stage->found[(at / K_ATTN_TILE + 1) % 2];
+  const int data_bytes = (int)stk_cache_data_bytes(&s->cache);
+  k_weights w[K_ATTN_TOKENS];
+  k_rows rows;
+  k_attn_widen(&s->cache, found, 0, stage->widened, &rows);
+  for (int i = 0; i < s->n_tokens; ++i)
+    if (n[i] > 0)
+      k_attn_weigh(&rows, n[i], s->q + i * s->q_stride, dim, s->n_heads, first, next, data_bytes,
+                   &soft[i], &w[i]);
+  k_attn_widen(&s->cache, found, 1, stage->widened, &rows);
+  for (int i = 0; i < s->n_tokens; ++i)
+    if (n[i] > 0) k_attn_values_all(&rows, n[i], dim, s->n_heads, first, w[i].e, w[i].factor, soft[i].acc);
+}
+
+/* The split that begins at place `from`, into soft[i] for token i, if its list comes
+ * so far; goes_on: the split before it was the last one that stage saw. */
+K_INLINE void k_attn_split(const k_span *s, int64_t from, int64_t split, int goes_on, k_soft *soft,
+                           k_stage *stage) {
+  const int64_t longest = s->n_cells[s->n_tokens - 1], dim = s->cache.dim;
+  const int64_t end = longest - from < split ? longest : from + split;
+  if (!goes_on) k_attn_find_at(s, from, stage);
+  for (int64_t at = from; at < end; at += K_ATTN_TILE) {
+    int n[K_ATTN_TOKENS];
+    for (int i = 0; i < s->n_tokens; ++i)
+      n[i] = (int)(s->n_cells[i] - at < K_ATTN_TILE ? s->n_cells[i] - at : K_ATTN_TILE);
+    k_attn_find_at(s, at + K_ATTN_TILE, stage);
+    if (dim == 256) k_attn_tile(s, at, n, at == from, 256, soft, stage);
+    else k_attn_tile(s, at, n, at == from, dim, soft, stage);
+  }
 }
 
 /* Adds a later split of the same heads to total. */

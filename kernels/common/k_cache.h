@@ -54,12 +54,12 @@ static inline size_t stk_cache_page_bytes(const stk_cache *c) {
 
 /* Where the values, and the scales, of a plane's row lie. */
 static inline void *stk_cache_data(const stk_cache *c, int64_t plane, int64_t row) {
-  size_t at = (size_t)plane * STK_CACHE_PAGE + (size_t)(row % STK_CACHE_PAGE);
-  return c->pages[row / STK_CACHE_PAGE] + at * stk_cache_data_bytes(c);
+  size_t at = (size_t)plane * STK_CACHE_PAGE + (size_t)row % STK_CACHE_PAGE;
+  return c->pages[(size_t)row / STK_CACHE_PAGE] + at * stk_cache_data_bytes(c);
 }
 static inline uint16_t *stk_cache_scales(const stk_cache *c, int64_t plane, int64_t row) {
-  size_t at = (size_t)plane * STK_CACHE_PAGE + (size_t)(row % STK_CACHE_PAGE);
-  uint8_t *scales = c->pages[row / STK_CACHE_PAGE] +
+  size_t at = (size_t)plane * STK_CACHE_PAGE + (size_t)row % STK_CACHE_PAGE;
+  uint8_t *scales = c->pages[(size_t)row / STK_CACHE_PAGE] +
                     (size_t)c->n_planes * STK_CACHE_PAGE * stk_cache_data_bytes(c);
   return (uint16_t *)(void *)(scales + at * stk_cache_scale_bytes(c));
 }

@@ -13,19 +13,21 @@ K_INLINE void k_cache_read_half(const uint16_t *x, int64_t dim, float *y) {
 }
 
 K_INLINE void k_cache_read_q8(const int8_t *x, const uint16_t *scales, int64_t dim, float *y) {
-  for (int64_t d = 0; d < dim; d += 32) {
-    vf scale = vf_set1(ks_from_half(scales[d / STK_Q8_GROUP]));
-    K_UNROLL for (int i = 0; i < 32; i += VW)
+  int64_t d = 0;
+  for (; d + STK_Q8_GROUP <= dim; d += STK_Q8_GROUP) {
+    const vf scale = vf_set1_half(*scales++);
+    K_UNROLL for (int i = 0; i < STK_Q8_GROUP; i += VW)
       vf_store(y + d + i, vf_mul(vf_load_i8(x + d + i), scale));
   }
+  for (; d < dim; d += VW) vf_store(y + d, vf_mul(vf_load_i8(x + d), vf_set1_half(*scales)));
 }
 
-/* The row as floats: a view of the cache where it holds floats, else y, filled. */
-K_INLINE const float *k_cache_read(const stk_cache *c, int64_t plane, int64_t row, float *y) {
-  const void *data = stk_cache_data(c, plane, row);
-  if (c->kind == STK_KV_F32) return data;
-  if (c->kind == STK_KV_F16) k_cache_read_half(data, c->dim, y);
-  else k_cache_read_q8(data, stk_cache_scales(c, plane, row), c->dim, y);
+/* A row as floats: a view of the cache where it holds floats, else y, filled. */
+K_INLINE const float *k_cache_widen(int32_t kind, const void *data, const uint16_t *scales, int64_t dim,
+                                    float *y) {
+  if (kind == STK_KV_F32) return data;
+  if (kind == STK_KV_F16) k_cache_read_half(data, dim, y);
+  else k_cache_read_q8(data, scales, dim, y);
   return y;
 }
 

@@ -63,6 +63,7 @@ K_INLINE void vf_store_half(uint16_t *p, vf a) {
 K_INLINE vf vf_load_half(const uint16_t *p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
+K_INLINE vf vf_set1_half(uint16_t h) { return _mm512_cvtph_ps(_mm256_set1_epi16((short)h)); }
 K_INLINE vf vf_load_i8(const int8_t *p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
@@ -105,6 +106,7 @@ K_INLINE void vf_store_half(uint16_t *p, vf a) {
 K_INLINE vf vf_load_half(const uint16_t *p) {
   return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
+K_INLINE vf vf_set1_half(uint16_t h) { return _mm256_cvtph_ps(_mm_set1_epi16((short)h)); }
 K_INLINE vf vf_load_i8(const int8_t *p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
@@ -190,6 +192,7 @@ K_INLINE vf vf_load_half(const uint16_t *p) {
   for (int i = 0; i < VW; ++i) x[i] = ks_from_half(p[i]);
   return vf_load(x);
 }
+K_INLINE vf vf_set1_half(uint16_t h) { return vf_set1(ks_from_half(h)); }
 K_INLINE vf vf_load_i8(const int8_t *p) {
   float x[VW];
   for (int i = 0; i < VW; ++i) x[i] = (float)p[i];

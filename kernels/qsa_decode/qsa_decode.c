@@ -5,23 +5,15 @@
 
 #include "common/k_attn.h"
 
-/* Places from .. end - 1 of token t's list. */
-static void split(const stk_qsa_decode_args *a, int64_t t, int64_t kv, int64_t h0, int n_heads,
-                  int64_t from, int64_t end, k_soft *soft, k_stage *stage) {
-  const stk_cache cache = stk_qsa_attn_kv(a);
-  const int32_t *ids = stk_qsa_attn_is_dense(a, t) ? NULL : a->ids + t * a->ids_stride;
-  for (int64_t at = from; at < end; at += K_ATTN_TILE) {
-    k_tile tile;
-    int n = (int)(end - at < K_ATTN_TILE ? end - at : K_ATTN_TILE);
-    k_ahead ahead;
-    const int64_t more = end - at - K_ATTN_TILE;
-    k_attn_stage(&cache, kv, ids, at, n, stage, &tile);
-    k_attn_look_ahead(&cache, kv, ids, at + K_ATTN_TILE,
-                      more < 0 ? 0 : more < K_ATTN_TILE ? (int)more : K_ATTN_TILE,
-                      k_attn_steps_of(n_heads), &ahead);
-    k_attn_tile(&tile, n, a->q + (t * a->q_heads + h0) * a->head_dim, a->head_dim, n_heads, at == from,
-                &ahead, soft);
-  }
+/* A group of up to K_ATTN_HEADS heads of token t: number `group` of kv head kv. */
+static k_span span_of(const stk_qsa_decode_args *a, int64_t t, int64_t kv, int64_t group) {
+  const int64_t per_kv = a->q_heads / a->kv_heads, first = group * K_ATTN_HEADS;
+  return (k_span){
+      .cache = stk_qsa_attn_kv(a), .kv = kv,
+      .ids = stk_qsa_attn_is_dense(a, t) ? NULL : a->ids + t * a->ids_stride,
+      .q = a->q + (t * a->q_heads + kv * per_kv + first) * a->head_dim,
+      .n_heads = (int)(per_kv - first < K_ATTN_HEADS ? per_kv - first : K_ATTN_HEADS),
+      .n_tokens = 1, .n_cells = {stk_qsa_n_cells(a, t)}};
 }
 
 static void run(const void *args, int32_t part, int32_t n_parts) {
@@ -35,14 +27,13 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   stk_slice(a->n_tokens * a->kv_heads * groups * splits, 1, part, n_parts, &begin, &end);
   for (int64_t i = begin; i < end; ++i) {
     const int64_t number = i % splits, group = i / splits % groups, kv = i / splits / groups % a->kv_heads;
-    const int64_t t = i / splits / groups / a->kv_heads, from = number * STK_ATTN_SPLIT;
-    const int64_t n = stk_qsa_n_cells(a, t), h0 = kv * per_kv + group * K_ATTN_HEADS;
-    const int64_t heads = per_kv - group * K_ATTN_HEADS;
-    const int n_heads = (int)(heads < K_ATTN_HEADS ? heads : K_ATTN_HEADS);
-    if (from >= n) continue;
-    split(a, t, kv, h0, n_heads, from, n - from < STK_ATTN_SPLIT ? n : from + STK_ATTN_SPLIT, &soft, &stage);
-    for (int h = 0; h < n_heads; ++h) {
-      float *out = stk_qsa_partial(a, t * a->q_heads + h0 + h, number);
+    const int64_t t = i / splits / groups / a->kv_heads;
+    const k_span span = span_of(a, t, kv, group);
+    if (number * STK_ATTN_SPLIT >= span.n_cells[0]) continue;
+    k_attn_split(&span, number * STK_ATTN_SPLIT, STK_ATTN_SPLIT, number > 0 && i > begin, &soft, &stage);
+    for (int h = 0; h < span.n_heads; ++h) {
+      const int64_t row = t * a->q_heads + kv * per_kv + group * K_ATTN_HEADS + h;
+      float *out = stk_qsa_partial(a, row, number);
       memcpy(out, acc + h * dim, (size_t)dim * sizeof(float));
       out[dim] = soft.m[h];
       out[dim + 1] = soft.l[h];
