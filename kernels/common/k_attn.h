@@ -101,31 +101,31 @@ K_INLINE void k_attn_widen(const stk_cache *c, const k_found *f, int values, flo
 
 /* ---- scores ------------------------------------------------------------------- */
 
-/* One vector of lanes over four steps from element e on, for G heads and
- * K_ATTN_CELLS cells, in the order of k_dot_lanes. */
+/* n_steps steps of one vector of lanes, from element e on: products of G heads and
+ * K_ATTN_CELLS cells join their chains; first: they begin them. n_steps is a constant. */
 K_INLINE void k_attn_steps(const float *q, int64_t dim, const float *const key[K_ATTN_CELLS], int64_t e,
-                           int G, int first, vf lanes[K_ATTN_GROUP][K_ATTN_CELLS]) {
+                           int n_steps, int G, int first, vf lanes[K_ATTN_GROUP][K_ATTN_CELLS]) {
   vf k[K_ATTN_CELLS][4];
   K_UNROLL for (int c = 0; c < K_ATTN_CELLS; ++c)
-    K_UNROLL for (int s = 0; s < 4; ++s) k[c][s] = vf_load(key[c] + e + 32 * s);
-  K_UNROLL for (int g = 0; g < G; ++g) {
-    const float *p = q + g * dim + e;
-    vf q0 = vf_load(p), q1 = vf_load(p + 32), q2 = vf_load(p + 64), q3 = vf_load(p + 96);
-    K_UNROLL for (int c = 0; c < K_ATTN_CELLS; ++c) {
-      vf sum = vf_add(vf_add(vf_mul(q0, k[c][0]), vf_mul(q1, k[c][1])),
-                      vf_add(vf_mul(q2, k[c][2]), vf_mul(q3, k[c][3])));
-      lanes[g][c] = first ? sum : vf_add(lanes[g][c], sum);
+    K_UNROLL for (int s = 0; s < n_steps; ++s) k[c][s] = vf_load(key[c] + e + 32 * s);
+  K_UNROLL for (int g = 0; g < G; ++g)
+    K_UNROLL for (int s = 0; s < n_steps; ++s) {
+      vf x = vf_load(q + g * dim + e + 32 * s);
+      K_UNROLL for (int c = 0; c < K_ATTN_CELLS; ++c)
+        lanes[g][c] = first && s == 0 ? vf_mul(x, k[c][s]) : vf_fma(x, k[c][s], lanes[g][c]);
     }
-  }
 }
 
-/* The folded lanes of q_g * k_c; dim is a multiple of 128. */
+/* The folded lanes of q_g * k_c, in the order of k_fma_lanes. */
 K_INLINE void k_attn_dots(const float *q, int64_t dim, const float *const key[K_ATTN_CELLS], int G,
                           vf fold[K_ATTN_GROUP][K_ATTN_CELLS]) {
   vf lanes[K_TREE_VECTORS][K_ATTN_GROUP][K_ATTN_CELLS];
   K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i) {
-    k_attn_steps(q, dim, key, i * VW, G, 1, lanes[i]);
-    for (int64_t e = 128 + i * VW; e < dim; e += 128) k_attn_steps(q, dim, key, e, G, 0, lanes[i]);
+    int64_t e = i * VW;
+    if (dim >= 128) k_attn_steps(q, dim, key, e, 4, G, 1, lanes[i]), e += 128;
+    else k_attn_steps(q, dim, key, e, 1, G, 1, lanes[i]), e += 32;
+    for (; e + 96 < dim; e += 128) k_attn_steps(q, dim, key, e, 4, G, 0, lanes[i]);
+    for (; e < dim; e += 32) k_attn_steps(q, dim, key, e, 1, G, 0, lanes[i]);
   }
   K_UNROLL for (int g = 0; g < G; ++g)
     K_UNROLL for (int c = 0; c < K_ATTN_CELLS; ++c) {
@@ -146,13 +146,7 @@ K_INLINE void k_attn_scores(const float *q, int64_t dim, int G, float scale, con
       const float *key[K_ATTN_CELLS];
       k_attn_ask(next, data_bytes);
       K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) key[j] = keys->row[at + c + j < n ? at + c + j : n - 1];
-      if (VW > 1 && dim % 128 == 0) {
-        k_attn_dots(q, dim, key, G, fold);
-      } else {
-        K_UNROLL for (int g = 0; g < G; ++g)
-          K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j)
-            fold[g][j] = k_lanes_fold(k_dot_lanes(q + g * dim, key[j], dim));
-      }
+      k_attn_dots(q, dim, key, G, fold);
       K_UNROLL for (int g = 0; g < G; ++g)
         K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) dots[g][c + j] = fold[g][j];
     }

@@ -4,7 +4,11 @@
  * at a time are added as (s0 + s1) + (s2 + s3), missing elements being +0, and
  * these groups are added in ascending order, starting from the first. Then the
  * 32 lanes are combined by halves: l += l^16, l^8, l^4, l^2, l^1. An empty sum
- * is +0. Products are rounded one by one. */
+ * is +0. Products are rounded one by one.
+ *
+ * And fma32, for attention's dot products: the same lanes, n a multiple of 32; in a
+ * lane one chain of fused multiply-adds in ascending order, which begins with the
+ * first product, rounded; then the same halves. */
 #ifndef K_TREE_H
 #define K_TREE_H
 
@@ -125,6 +129,17 @@ K_INLINE k_lanes k_dot_lanes(const float *a, const float *b, int64_t n) {
 
 K_INLINE float k_dot(const float *a, const float *b, int64_t n) {
   return k_lanes_sum(k_dot_lanes(a, b, n));
+}
+
+/* The lanes of sum_e a[e] * b[e] in the order fma32. */
+K_INLINE k_lanes k_fma_lanes(const float *a, const float *b, int64_t n) {
+  k_lanes total;
+  K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i)
+    total.v[i] = vf_mul(vf_load(a + i * VW), vf_load(b + i * VW));
+  for (int64_t e = 32; e < n; e += 32)
+    K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i)
+      total.v[i] = vf_fma(vf_load(a + e + i * VW), vf_load(b + e + i * VW), total.v[i]);
+  return total;
 }
 
 /* The tree sum of 32 values: one step, so each lane is (s + 0) + (0 + 0). */

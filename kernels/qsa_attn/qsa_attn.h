@@ -6,7 +6,7 @@
  * uses kv head h / (Hq/Hkv).
  *
  * Order     the list is cut into splits of 256 cells, a split into tiles of 32:
- *   s_c = tree32(q * K_c) * D^-1/2
+ *   s_c = fma32(q * K_c) * D^-1/2        (fma32, tree32: k_tree.h)
  *   tile: M = the largest s_c;  m' = max(m, M);  f = exp(m - m');  e_c = exp(s_c - m')
  *         l = fma(l, f, tree32(e));  acc = acc * f, then acc = fma(e_c, V_c, acc)
  *         in cell order. The first tile of a split: m' = M, l = tree32(e), acc from +0.
@@ -35,7 +35,7 @@
 
 #include "common/k_cache.h"
 
-#define STK_QSA_ATTN_CONTRACT 3u
+#define STK_QSA_ATTN_CONTRACT 4u
 enum { STK_ATTN_TILE = 32, STK_ATTN_SPLIT = 256, STK_HEAD_DIM_MAX = 512 };
 enum { STK_ATTN_F32 = 1, STK_ATTN_F16 = 2 };
 

@@ -34,7 +34,7 @@ static inline void plain_split(const stk_qsa_attn_args *a, int64_t t, int64_t h,
     for (int64_t i = 0; i < n; ++i) {
       int64_t cell = ids ? ids[tile + i] : tile + i;
       for (int64_t d = 0; d < D; ++d) key[d] = ko_cache_get(&cache, kv, cell, d);
-      score[i] = ko_tree32(q, key, D) * (float)(1.0 / sqrt((double)D));
+      score[i] = ko_fma32(q, key, D) * (float)(1.0 / sqrt((double)D));
     }
     float m = plain_largest(score, n);
     if (tile > begin) m = plain_larger(s->m, m);

@@ -16,7 +16,7 @@ K_INLINE vf score_blocks(const stk_qsa_score_args *a, int64_t t, const float *co
   for (int64_t h = 0; h < a->idx_heads; ++h) {
     const float *q = a->iq + (t * a->idx_heads + h) * dim;
     vf dots[VW];
-    K_UNROLL for (int j = 0; j < VW; ++j) dots[j] = k_lanes_fold(k_dot_lanes(q, key[j], dim));
+    K_UNROLL for (int j = 0; j < VW; ++j) dots[j] = k_lanes_fold(k_fma_lanes(q, key[j], dim));
     sum = vf_add(sum, vf_max(vf_zero(), k_sum_each(dots)));
   }
   return vf_mul(sum, scale);

@@ -3,10 +3,10 @@
  * For token t with n = pos0 + t + 1 visible cells and n > budget + ratio - 1
  * (other tokens attend to everything; nothing is computed for them):
  *
- *   score[t][b] = (sum_h max(0, tree32(iq[t][h] * block_keys[b]))) * Di^-1/2
+ *   score[t][b] = (sum_h max(0, fma32(iq[t][h] * block_keys[b]))) * Di^-1/2
  *                 for b < n / ratio, heads in ascending order
  *
- * max(0, x) is +0 where x is not above 0, and x where it is a NaN.
+ * fma32: k_tree.h. max(0, x) is +0 where x is not above 0, and x where it is a NaN.
  *
  * Shapes    iq          in   f32 [T][Hi][Di]
  *           block_pages in   the block keys (k_cache.h: f32, one plane of Di)
@@ -21,7 +21,7 @@
 
 #include "common/k_cache.h"
 
-#define STK_QSA_SCORE_CONTRACT 2u
+#define STK_QSA_SCORE_CONTRACT 3u
 
 typedef struct stk_qsa_score_args {
   const float *iq;

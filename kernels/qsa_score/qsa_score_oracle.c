@@ -14,7 +14,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
     for (int64_t b = 0; b < n / a->ratio; ++b) {
       float sum = 0.0f;
       for (int64_t h = 0; h < a->idx_heads; ++h) {
-        float dot = ko_tree32(a->iq + (t * a->idx_heads + h) * Di, stk_cache_data(&blocks, 0, b), Di);
+        float dot = ko_fma32(a->iq + (t * a->idx_heads + h) * Di, stk_cache_data(&blocks, 0, b), Di);
         sum = sum + (dot <= 0.0f ? 0.0f : dot);
       }
       a->score[t * a->score_stride + b] = sum * (float)(1.0 / sqrt((double)Di));
