@@ -4,7 +4,7 @@
 #define GDN_ENTRY gdn_scan_cuda
 #define GDN_COLS 2
 #define GDN_WARPS 3
-#define GDN_PAIRS 8
-#define GDN_PREFETCH 2
+#define GDN_PAIRS 16
+#define GDN_PREFETCH 1
 #define GDN_KEEP_KEYS 1
 #include "gdn_scan/gdn_scan_warp.h"

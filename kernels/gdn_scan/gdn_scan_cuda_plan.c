@@ -30,8 +30,8 @@ static const char *plan(const stk_gdn_scan_args *a, const shape *s, stk_cuda_lau
   }                                                                              \
   STK_CUDA_KERNEL(gdn_scan, variant, entry, STK_GDN_SCAN_CONTRACT, stk_gdn_scan_args, STK_EXACT, plan_##entry)
 
-VARIANT(cuda, gdn_scan_cuda, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 2);
-VARIANT(cuda_p1, gdn_scan_cuda_p1, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 1);
-VARIANT(cuda_c1, gdn_scan_cuda_c1, .cols = 1, .warps = 6, .pairs = 4, .prefetch = 2);
-VARIANT(cuda_k0, gdn_scan_cuda_k0, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 2);
+VARIANT(cuda, gdn_scan_cuda, .cols = 2, .warps = 3, .pairs = 16, .prefetch = 1);
+VARIANT(cuda_p2, gdn_scan_cuda_p2, .cols = 2, .warps = 3, .pairs = 8, .prefetch = 2);
+VARIANT(cuda_k0, gdn_scan_cuda_k0, .cols = 2, .warps = 3, .pairs = 16, .prefetch = 1);
+VARIANT(cuda_c1, gdn_scan_cuda_c1, .cols = 1, .warps = 6, .pairs = 8, .prefetch = 1);
 VARIANT(cuda_c4, gdn_scan_cuda_c4, .cols = 4, .warps = 1, .pairs = 8, .prefetch = 2);

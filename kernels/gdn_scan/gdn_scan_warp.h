@@ -20,9 +20,8 @@
  * A source defines before it includes this:
  *   GDN_ENTRY     the kernel's name
  *   GDN_COLS      columns of a lane: 1, 2 or 4
- *   GDN_WARPS     computing warps of a block; whole tiles of columns together, and
- *                 GDN_WARPS * GDN_PAIRS at most 32
- *   GDN_PAIRS     pairs of a stage
+ *   GDN_WARPS     computing warps of a block; whole tiles of columns together
+ *   GDN_PAIRS     pairs of a stage: divides 32
  *   GDN_PREFETCH  stages ahead: 1 or 2
  *   GDN_KEEP_KEYS 1: the keys of the pair before stay in registers; 0: they are read
  *                 again from shared memory
@@ -53,6 +52,9 @@ enum {
   /* Floats between the blocks of a row in shared memory beyond their rows: the four
    * addresses of a warp's load then lie in different banks. */
   BLOCK_PAD = 4,
+  /* A pass over the records of so many warps, and how many passes there are. */
+  RECORD_WARPS = 32 / GDN_PAIRS,
+  RECORD_PASSES = (GDN_WARPS + RECORD_WARPS - 1) / RECORD_WARPS,
   DOTS = 4,   /* floats for kq, kk, kkq of a token */
   RECORD = 12 /* floats of a pair's record */
 };
@@ -565,19 +567,23 @@ KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scal
  * its memory takes stage n - 1 + STAGES. */
 KC_INLINE void feed(const job *w, int rows) {
   const int64_t n_stages = (w->n_pairs + GDN_PAIRS - 1) / GDN_PAIRS;
-  const int warp = kc_lane / GDN_PAIRS, own = kc_lane % GDN_PAIRS;
-  const unit u = unit_at(w->a, w->kh, w->first + (warp < w->n_units ? warp : 0), rows);
+  const int own = kc_lane % GDN_PAIRS;
   sources *from = (sources *)(void *)(w->shared + STAGES * stage_floats(rows));
-  scalars sc = load_scalars(&u, rows);
-  if (own == 0 && warp < w->n_units) {
-    from->v[warp] = u.v;
-    from->gb[warp] = u.gb;
+  const unit first = unit_at(w->a, w->kh, w->first, rows);
+  scalars sc[RECORD_PASSES];
+  KC_UNROLL for (int pass = 0; pass < RECORD_PASSES; ++pass) {
+    const int warp = pass * RECORD_WARPS + kc_lane / GDN_PAIRS;
+    const unit u = unit_at(w->a, w->kh, w->first + (warp < w->n_units ? warp : 0), rows);
+    sc[pass] = load_scalars(&u, rows);
+    if (w->odd_first) follow(&sc[pass], sc[pass].c1 * u.gb[0]);
+    if (own == 0 && warp < w->n_units) {
+      from->v[warp] = u.v;
+      from->gb[warp] = u.gb;
+    }
   }
-  kc_sync_warp();
-  if (w->odd_first) follow(&sc, sc.c1 * u.gb[0]);
   kc_sync();
   for (int64_t n = 0; n < STAGES - 1; ++n) {
-    copy_stage(w, &u, from, n, rows);
+    copy_stage(w, &first, from, n, rows);
     kc_copy_commit();
   }
   for (int64_t n = 0; n < n_stages; ++n) {
@@ -585,9 +591,12 @@ KC_INLINE void feed(const job *w, int rows) {
     const int64_t left = w->n_pairs - n * GDN_PAIRS;
     kc_copy_wait(STAGES - 2);
     kc_sync_warp();
-    if (warp < w->n_units) write_record(&s, warp, own, left < GDN_PAIRS ? (int)left : GDN_PAIRS, &sc);
+    KC_UNROLL for (int pass = 0; pass < RECORD_PASSES; ++pass) {
+      const int warp = pass * RECORD_WARPS + kc_lane / GDN_PAIRS;
+      if (warp < w->n_units) write_record(&s, warp, own, left < GDN_PAIRS ? (int)left : GDN_PAIRS, &sc[pass]);
+    }
     kc_sync();
-    copy_stage(w, &u, from, n + STAGES - 1, rows);
+    copy_stage(w, &first, from, n + STAGES - 1, rows);
     kc_copy_commit();
   }
 }

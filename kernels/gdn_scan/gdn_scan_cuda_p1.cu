@@ -1,9 +1,0 @@
-/* isa: cuda
- * gdn_scan -- the chosen one with a single stage in the background. */
-#define GDN_ENTRY gdn_scan_cuda_p1
-#define GDN_COLS 2
-#define GDN_WARPS 3
-#define GDN_PAIRS 8
-#define GDN_PREFETCH 1
-#define GDN_KEEP_KEYS 1
-#include "gdn_scan/gdn_scan_warp.h"
