@@ -59,7 +59,7 @@ static void prepare(void *args, uint64_t seed) {
   const int64_t tiles = a->v_dim / STK_GDN_TILE;
   for (int64_t h = 0; h < a->v_heads; ++h) {
     float *gb = (float *)(uintptr_t)a->gb + h * a->n_tokens * 2;
-    int strong = (int)((uint64_t)h + seed) % 3;
+    int strong = (int)(((uint64_t)h + seed) % 3);
     for (int64_t t = 0; t < a->n_tokens; ++t) {
       if (strong == 0) gb[2 * t] = 0.9f + 0.1f * gb[2 * t];
       if (strong == 2) gb[2 * t] *= t % 7 == 3 ? 0.0f : 1e-4f;
