@@ -39,7 +39,9 @@ typedef struct k_found {
   const uint8_t *row[2][K_ATTN_TILE];
   const uint16_t *scales[2][K_ATTN_TILE];
   int n;
-  int asked, rows; /* rows asked for so far, and to ask for at a time */
+  /* Pieces of rows to ask for: how large, how many a row and in all, how many were
+   * asked for so far, and how many at a time. */
+  int piece_bytes, pieces_a_row, n_pieces, asked, step;
 } k_found;
 
 /* Where rows of one plane lie, all but the page. */
@@ -59,9 +61,12 @@ K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, in
                           int n_asks, k_found *found) {
   const k_plane plane[2] = {k_attn_plane(c, kv), k_attn_plane(c, c->n_planes / 2 + kv)};
   found->n = n;
+  found->piece_bytes = plane[0].data_bytes < 512 ? (int)plane[0].data_bytes : 512;
+  found->pieces_a_row = ((int)plane[0].data_bytes + found->piece_bytes - 1) / found->piece_bytes;
   /* Rows in order need no asking: the hardware sees them coming. */
-  found->asked = ids ? 0 : 2 * n;
-  found->rows = (2 * n + n_asks - 1) / n_asks;
+  found->n_pieces = ids ? 2 * n * found->pieces_a_row : 0;
+  found->step = (found->n_pieces + n_asks - 1) / n_asks;
+  found->asked = 0;
   for (int i = 0; i < n; ++i) {
     const size_t cell = ids ? (size_t)ids[at + i] : (size_t)(at + i), slot = cell % STK_CACHE_PAGE;
     const uint8_t *page = c->pages[cell / STK_CACHE_PAGE];
@@ -74,10 +79,12 @@ K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, in
   }
 }
 
-K_INLINE void k_attn_ask(k_found *found, int data_bytes) {
-  for (int i = 0; i < found->rows && found->asked < 2 * found->n; ++i, ++found->asked) {
-    const uint8_t *row = found->row[found->asked & 1][found->asked / 2];
-    for (int at = 0; at < data_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+K_INLINE void k_attn_ask(k_found *found) {
+  for (int i = 0; i < found->step && found->asked < found->n_pieces; ++i, ++found->asked) {
+    const unsigned row = (unsigned)found->asked / (unsigned)found->pieces_a_row;
+    const unsigned piece = (unsigned)found->asked % (unsigned)found->pieces_a_row;
+    const uint8_t *from = found->row[row & 1][row / 2] + piece * (unsigned)found->piece_bytes;
+    for (int at = 0; at < found->piece_bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
   }
 }
 
@@ -138,13 +145,13 @@ K_INLINE void k_attn_dots(const float *q, int64_t dim, const float *const key[K_
 /* score[g][i] = (q_g . k_i) * scale for G heads and the first n keys; the
  * rest of the 32 is filled with any number. */
 K_INLINE void k_attn_scores(const float *q, int64_t dim, int G, float scale, const k_rows *keys, int n,
-                            k_found *next, int data_bytes, float (*score)[K_ATTN_TILE]) {
+                            k_found *next, float (*score)[K_ATTN_TILE]) {
   for (int at = 0; at < n; at += VW) {
     vf dots[K_ATTN_GROUP][VW];
     for (int c = 0; c < VW; c += K_ATTN_CELLS) {
       vf fold[K_ATTN_GROUP][K_ATTN_CELLS];
       const float *key[K_ATTN_CELLS];
-      k_attn_ask(next, data_bytes);
+      k_attn_ask(next);
       K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) key[j] = keys->row[at + c + j < n ? at + c + j : n - 1];
       k_attn_dots(q, dim, key, G, fold);
       K_UNROLL for (int g = 0; g < G; ++g)
@@ -184,12 +191,14 @@ K_INLINE void k_attn_factors(const float *from, const float *to, int n_heads, fl
 /* acc = acc * factor + sum_i e_i V_i for N vectors of dimensions from d on and G
  * heads; G and N are constants. */
 K_INLINE void k_attn_values(const k_rows *values, int n, int64_t d, int64_t dim, int G, int N, int first,
-                            float (*e)[K_ATTN_TILE], const float *factor, float *acc_rows) {
+                            float (*e)[K_ATTN_TILE], const float *factor, float *acc_rows,
+                            k_found *next) {
   vf acc[K_ATTN_GROUP][K_ATTN_VECTORS];
   K_UNROLL for (int g = 0; g < G; ++g)
     K_UNROLL for (int v = 0; v < N; ++v)
       acc[g][v] = first ? vf_zero()
                         : vf_mul(vf_load(acc_rows + g * dim + d + v * VW), vf_set1(factor[g]));
+  k_attn_ask(next);
   for (int i = 0; i < n; ++i) {
     vf value[K_ATTN_VECTORS];
     K_UNROLL for (int v = 0; v < N; ++v) value[v] = vf_load(values->row[i] + d + v * VW);
@@ -203,18 +212,22 @@ K_INLINE void k_attn_values(const k_rows *values, int n, int64_t d, int64_t dim,
 }
 
 K_INLINE void k_attn_values_all(const k_rows *values, int n, int64_t dim, int n_heads, int first,
-                                float (*e)[K_ATTN_TILE], const float *factor, float *acc) {
+                                float (*e)[K_ATTN_TILE], const float *factor, float *acc,
+                                k_found *next) {
   int64_t d = 0;
   for (; d + K_ATTN_VECTORS * VW <= dim; d += K_ATTN_VECTORS * VW) {
     int h = 0;
     for (; h + K_ATTN_GROUP <= n_heads; h += K_ATTN_GROUP)
-      k_attn_values(values, n, d, dim, K_ATTN_GROUP, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim);
+      k_attn_values(values, n, d, dim, K_ATTN_GROUP, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim,
+                    next);
     for (; h < n_heads; ++h)
-      k_attn_values(values, n, d, dim, 1, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim);
+      k_attn_values(values, n, d, dim, 1, K_ATTN_VECTORS, first, e + h, factor + h, acc + h * dim,
+                    next);
   }
   for (; d < dim; d += VW)
     for (int h = 0; h < n_heads; ++h)
-      k_attn_values(values, n, d, dim, 1, 1, first, e + h, factor + h, acc + h * dim);
+      k_attn_values(values, n, d, dim, 1, 1, first, e + h, factor + h, acc + h * dim,
+                    next);
 }
 
 /* ---- a split, and the merge ----------------------------------------------------- */
@@ -228,14 +241,14 @@ typedef struct k_weights {
  * q has a row of dim floats a head; dim is a constant where it is common. Meanwhile
  * the rows of the next tile are asked for. */
 K_INLINE void k_attn_weigh(const k_rows *keys, int n, const float *q, int64_t dim, int n_heads,
-                           int first, k_found *next, int data_bytes, k_soft *s, k_weights *w) {
+                           int first, k_found *next, k_soft *s, k_weights *w) {
   const float scale = (float)(1.0 / sqrt((double)dim));
   float m[K_ATTN_HEADS], sum[K_ATTN_HEADS];
   int h = 0;
   for (; h + K_ATTN_GROUP <= n_heads; h += K_ATTN_GROUP)
-    k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, keys, n, next, data_bytes, w->e + h);
+    k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, keys, n, next, w->e + h);
   for (; h < n_heads; ++h)
-    k_attn_scores(q + h * dim, dim, 1, scale, keys, n, next, data_bytes, w->e + h);
+    k_attn_scores(q + h * dim, dim, 1, scale, keys, n, next, w->e + h);
   for (h = 0; h < n_heads; ++h) m[h] = k_attn_weights(w->e[h], n, first, first ? 0.0f : s->m[h], &sum[h]);
   if (!first) k_attn_factors(s->m, m, n_heads, w->factor);
   for (h = 0; h < n_heads; ++h) {
@@ -259,7 +272,8 @@ K_INLINE void k_attn_find_at(const k_span *s, int64_t at, k_stage *stage) {
   const int64_t left = s->n_cells[s->n_tokens - 1] - at;
   const int n = (int)(left < 0 ? 0 : left < K_ATTN_TILE ? left : K_ATTN_TILE);
   const int groups = s->n_heads / K_ATTN_GROUP + s->n_heads % K_ATTN_GROUP;
-  k_attn_find(&s->cache, s->kv, s->ids, at, n, s->n_tokens * groups * (K_ATTN_TILE / K_ATTN_CELLS),
+  const int chunks = (s->cache.dim + K_ATTN_VECTORS * VW - 1) / (K_ATTN_VECTORS * VW);
+  k_attn_find(&s->cache, s->kv, s->ids, at, n, s->n_tokens * groups * (K_ATTN_TILE / K_ATTN_CELLS + chunks),
               &stage->found[at / K_ATTN_TILE % 2]);
 }
 
@@ -268,17 +282,15 @@ K_INLINE void k_attn_tile(const k_span *s, int64_t at, const int *n, int first, 
                           k_stage *stage) {
   const k_found *found = &stage->found[at / K_ATTN_TILE % 2];
   k_found *next = &stage->found[(at / K_ATTN_TILE + 1) % 2];
-  const int data_bytes = (int)stk_cache_data_bytes(&s->cache);
   k_weights w[K_ATTN_TOKENS];
   k_rows rows;
   k_attn_widen(&s->cache, found, 0, stage->widened, &rows);
   for (int i = 0; i < s->n_tokens; ++i)
     if (n[i] > 0)
-      k_attn_weigh(&rows, n[i], s->q + i * s->q_stride, dim, s->n_heads, first, next, data_bytes,
-                   &soft[i], &w[i]);
+      k_attn_weigh(&rows, n[i], s->q + i * s->q_stride, dim, s->n_heads, first, next, &soft[i], &w[i]);
   k_attn_widen(&s->cache, found, 1, stage->widened, &rows);
   for (int i = 0; i < s->n_tokens; ++i)
-    if (n[i] > 0) k_attn_values_all(&rows, n[i], dim, s->n_heads, first, w[i].e, w[i].factor, soft[i].acc);
+    if (n[i] > 0) k_attn_values_all(&rows, n[i], dim, s->n_heads, first, w[i].e, w[i].factor, soft[i].acc, next);
 }
 
 /* The split that begins at place `from`, into soft[i] for token i, if its list comes
