@@ -9,6 +9,7 @@
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
 #include "lab/lab_roof.h"
+#include "os/st_file.h"
 #include "os/st_process.h"
 #include "qsa_decode/qsa_decode.h"
 #include "qsa_flash/qsa_flash.h"
@@ -31,6 +32,7 @@ typedef struct bench {
   int32_t *ids, *n_ids;
   uint8_t *kv_memory[STK_KV_KINDS], *block_memory;
   uint8_t **kv_pages[STK_KV_KINDS], **block_pages;
+  size_t kv_bytes[STK_KV_KINDS];
   int32_t turn; /* which part is next */
 } bench;
 
@@ -68,7 +70,8 @@ static strata_status fill_cache(bench *b, int32_t kind, strata_error *err) {
   const stk_cache cache = {.kind = kind, .n_planes = 2 * HKV, .dim = D};
   const size_t n_pages = (size_t)stk_cache_pages(CELLS);
   void *memory;
-  ST_TRY(st_calloc_aligned(&memory, n_pages, stk_cache_page_bytes(&cache), "the benchmark", err));
+  b->kv_bytes[kind] = n_pages * stk_cache_page_bytes(&cache);
+  ST_TRY(st_huge_pages_new(&memory, b->kv_bytes[kind], "the benchmark", err)); /* as a long cache is */
   b->kv_memory[kind] = memory;
   ST_TRY(st_calloc(&memory, n_pages, sizeof(uint8_t *), "the benchmark", err));
   b->kv_pages[kind] = memory;
@@ -122,7 +125,7 @@ static void bench_release(bench *b) {
                        b->block_pages};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) st_free(all[i]);
   for (int32_t kind = 0; kind < STK_KV_KINDS; ++kind) {
-    st_free(b->kv_memory[kind]);
+    st_pages_free(b->kv_memory[kind], b->kv_bytes[kind]);
     st_free(b->kv_pages[kind]);
   }
 }

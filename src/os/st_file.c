@@ -173,6 +173,22 @@ strata_status st_pages_new(void **out, size_t n_bytes, const char *what, strata_
   return STRATA_OK;
 }
 
+strata_status st_huge_pages_new(void **out, size_t n_bytes, const char *what, strata_error *err) {
+  const size_t align = (size_t)2 << 20;
+  void *memory;
+  *out = NULL;
+  if (n_bytes > SIZE_MAX - align) return st_error_nomem(err, what, n_bytes);
+  ST_TRY(st_pages_new(&memory, n_bytes + align, what, err));
+  /* What lies before the first multiple and behind the end goes back. */
+  uint8_t *begin = memory;
+  const size_t before = (align - (uintptr_t)begin % align) % align;
+  if (before) munmap(begin, before);
+  munmap(begin + before + n_bytes, align - before);
+  madvise(begin + before, n_bytes, MADV_HUGEPAGE);
+  *out = begin + before;
+  return STRATA_OK;
+}
+
 void st_pages_free(void *pages, size_t n_bytes) {
   if (pages) munmap(pages, n_bytes ? n_bytes : 1);
 }

@@ -36,6 +36,9 @@ void st_writer_close(st_writer **writer);
 /* Anonymous zeroed pages that take memory only once touched: a cache that may
  * grow to n_bytes without being copied. */
 strata_status st_pages_new(void **out, size_t n_bytes, const char *what, strata_error *err);
+/* The same, aligned to 2 MiB and, where the system can, in huge pages: for memory of
+ * megabytes in which accesses jump about. */
+strata_status st_huge_pages_new(void **out, size_t n_bytes, const char *what, strata_error *err);
 void st_pages_free(void *pages, size_t n_bytes);
 
 #endif

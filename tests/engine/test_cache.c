@@ -126,6 +126,34 @@ static void test_kinds_do_not_mix(void **state) {
   strata_session_free(&f16);
 }
 
+/* Long enough that pages come in slabs (behind 4 MiB, 2048 tokens of f32). */
+static void test_slabs(void **state) {
+  enum { LONG = 2400, AT = 2300 };
+  static int32_t ids[LONG];
+  strata_session *whole = new_session(fix.model, LONG, 512), *cut = new_session(fix.model, 3000, 100);
+  char want[HEX];
+  strata_error err;
+  (void)state;
+  for (int32_t i = 0; i < LONG; ++i) ids[i] = fix.ids[i * 7 % N];
+  feed(whole, ids, LONG);
+  strata_session_state_sha256(whole, want);
+  feed(cut, ids, AT);
+  must(strata_session_save(cut, fix.file, &err), &err);
+  strata_session_free(&cut);
+  cut = new_session(fix.model, LONG, 37);
+  must(strata_session_restore(cut, fix.file, &err), &err);
+  feed(cut, ids + AT, LONG - AT);
+  expect_state(cut, want, "a long sequence, saved and cut otherwise");
+  strata_session_reset(whole);
+  feed(whole, ids, 10);
+  strata_session_reset(cut);
+  feed(cut, ids, 10);
+  strata_session_state_sha256(whole, want);
+  expect_state(cut, want, "a short one in its place");
+  strata_session_free(&whole);
+  strata_session_free(&cut);
+}
+
 /* ---- rollback ------------------------------------------------------------------------ */
 
 enum { DRAFTS = 9 };
@@ -277,6 +305,7 @@ int main(void) {
       cmocka_unit_test(test_kinds_differ),    cmocka_unit_test(test_f16),
       cmocka_unit_test(test_q8),              cmocka_unit_test(test_levels),
       cmocka_unit_test(test_save_and_copy),   cmocka_unit_test(test_kinds_do_not_mix),
+      cmocka_unit_test(test_slabs),
       cmocka_unit_test(test_rollback),        cmocka_unit_test(test_rollback_again),
       cmocka_unit_test(test_rollback_refused), cmocka_unit_test(test_rollback_of_a_stopped_feed),
   };

@@ -37,9 +37,23 @@ size_t qwen4_part_used(const qwen4_part *part, int32_t position) {
   return (size_t)rows_of(part, position) * stk_cache_row_bytes(&part->cache);
 }
 
+/* A short cache has its pages one by one; behind the first SLAB_BYTES they come in
+ * slabs of as many, in huge pages: a sparse query jumps about in a long cache, and
+ * looking up addresses costs a sixth of its time at 131072 cells. */
+enum { SLAB_BYTES = 4 << 20 };
+
+/* Pages of a slab, and those before the first slab; INT32_MAX: no slabs. */
+static int32_t slab_pages(const qwen4_part *part) {
+  const size_t n = SLAB_BYTES / stk_cache_page_bytes(&part->cache);
+  return n ? (int32_t)n : INT32_MAX;
+}
+
 size_t qwen4_part_memory(const qwen4_part *part, int32_t position) {
   if (!is_cache(part)) return part->fixed_bytes;
-  return (size_t)stk_cache_pages(rows_of(part, position)) * stk_cache_page_bytes(&part->cache);
+  const int64_t n = stk_cache_pages(rows_of(part, position)), alone = slab_pages(part);
+  if (n <= alone) return (size_t)n * stk_cache_page_bytes(&part->cache);
+  return (size_t)alone * stk_cache_page_bytes(&part->cache) +
+         (size_t)((n - alone + alone - 1) / alone) * SLAB_BYTES;
 }
 
 /* A run of a part's used bytes that lie together. */
@@ -154,7 +168,9 @@ static strata_status part_init(qwen4_part *part, strata_error *err) {
 }
 
 static void part_release(qwen4_part *part) {
-  for (int32_t i = 0; i < part->n_pages; ++i) st_free(part->cache.pages[i]);
+  for (int32_t i = 0, alone = is_cache(part) ? slab_pages(part) : 0; i < part->n_pages; ++i)
+    if (i < alone) st_free(part->cache.pages[i]);
+    else if (i % alone == 0) st_pages_free(part->cache.pages[i], SLAB_BYTES);
   st_free((void *)(uintptr_t)part->cache.pages);
   st_pages_free(part->data, part->fixed_bytes);
 }
@@ -191,15 +207,23 @@ void qwen4_state_reset(const qwen4_config *c, qwen4_state *state) {
   fill_context(c, state);
 }
 
+static strata_status add_page(qwen4_part *part, strata_error *err) {
+  const size_t page_bytes = stk_cache_page_bytes(&part->cache);
+  const int32_t i = part->n_pages, alone = slab_pages(part);
+  void *page;
+  if (i < alone) ST_TRY(st_calloc_aligned(&page, 1, page_bytes, part->name, err));
+  else if (i % alone == 0) ST_TRY(st_huge_pages_new(&page, SLAB_BYTES, part->name, err));
+  else page = part->cache.pages[i - 1] + page_bytes;
+  ((uint8_t **)(uintptr_t)part->cache.pages)[i] = page;
+  ++part->n_pages;
+  return STRATA_OK;
+}
+
 strata_status qwen4_state_reserve(qwen4_state *state, int32_t n_tokens, strata_error *err) {
   for (int32_t i = 0; i < state->n_parts; ++i) {
     qwen4_part *part = &state->parts[i];
     if (!is_cache(part)) continue;
-    for (int64_t want = stk_cache_pages(rows_of(part, n_tokens)); part->n_pages < want; ++part->n_pages) {
-      void *page;
-      ST_TRY(st_calloc_aligned(&page, 1, stk_cache_page_bytes(&part->cache), part->name, err));
-      ((uint8_t **)(uintptr_t)part->cache.pages)[part->n_pages] = page;
-    }
+    while (part->n_pages < stk_cache_pages(rows_of(part, n_tokens))) ST_TRY(add_page(part, err));
   }
   return STRATA_OK;
 }
