@@ -267,6 +267,12 @@ part_instructions() {
   cases instructions 300 tests/instructions/test_instructions.sh "$build"
 }
 
+part_long() {
+  title "long caches"
+  part=long
+  one "lab check qsa-long" 900 "$build/strata" lab check qsa-long
+}
+
 cpu_levels() { ${CC:-cc} -E -P -x c '-DST_CPU_LEVEL(name, has)=name' src/os/st_cpu_levels.inc; }
 
 # part_levels WHAT GROUP...: the programs of the groups in dir, at each level.
@@ -371,6 +377,7 @@ check_full() {
   check
   dir=$build
   part_instructions
+  part_long
   # test_windows goes through all levels by itself.
   without=test_windows
   part_levels "" golden engine

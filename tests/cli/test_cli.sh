@@ -510,6 +510,38 @@ case_ppl_json() {
   expect_json '((.mean_nll | exp) - .perplexity | fabs) < 1e-4 * .perplexity'
 }
 
+# Rounding keys and values costs little: a bound of 0.2 % on the perplexity.
+case_ppl_kv() {
+  need jq || return
+  local kv f32
+  for kv in f32 f16 q8; do
+    run ppl -m "$model" -f "$model/heldout.txt" --kv $kv --json
+    expect_rc 0
+    [ $kv != f32 ] || f32=$(jq .perplexity out)
+    expect_json "((.perplexity - $f32) | fabs) <= 0.002 * $f32"
+    [ $kv = f32 ] || expect_json ".perplexity != $f32"
+  done
+  run ppl -m "$model" -f "$model/heldout.txt" --kv q4; expect_error 2 "--kv: q4"
+}
+
+case_kv_of_a_state() {
+  run run -m "$model" -p "There was" -n 3 --kv q8 --save-state state
+  expect_rc 0
+  run run -m "$model" -n 1 --load-state state; expect_error 1 "a cache of q8: f32 expected"
+  run run -m "$model" -n 1 --load-state state --kv q8; expect_rc 0
+}
+
+case_info_kv() {
+  need jq || return
+  local kv bytes=999999999999 now
+  for kv in f32 f16 q8; do
+    run info -m "$model" --ctx 1024 --kv $kv --json
+    now=$(jq '.memory.components[] | select(.component == "kv cache").bytes' out)
+    [ "${now:-0}" -lt "$bytes" ] && [ "${now:-0}" -gt 0 ] || fail "kv cache of $kv: $now bytes after $bytes"
+    bytes=$now
+  done
+}
+
 case_ppl_from_stdin() {
   head -c 1000 "$model/heldout.txt" >text
   run ppl -m "$model" -f text
