@@ -236,10 +236,11 @@ typedef struct stk_op {
 /* ---- kernels for GPUs ------------------------------------------------------------ */
 
 /* How a kernel is launched: blocks in three dimensions, threads of a block, shared
- * memory of a block, and what the source is compiled with ("-DGDN_DK=128"). */
+ * memory of a block, blocks of a cluster (0: none), and what the source is compiled
+ * with ("-DGDN_DK=128"). */
 typedef struct stk_cuda_launch {
-  uint32_t grid[3], block, shared_bytes;
-  char options[64];
+  uint32_t grid[3], block, shared_bytes, cluster;
+  char options[96];
 } stk_cuda_launch;
 
 /* A kernel in CUDA C: a source that begins an entry with KC_KERNEL (common/k_cuda.h)

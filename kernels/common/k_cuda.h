@@ -10,11 +10,14 @@
  *                               struct, passed by value, is *a; a block has at most
  *                               that many threads, and registers are given out so
  *                               that a processor can hold that many blocks
+ *   KC_CLUSTER_KERNEL(..., cluster)  and so many blocks form a cluster (from sm_90 on)
  *   KC_SHARED(type, name)       the block's shared memory, as large as the launch
  *                               says, aligned to 16 bytes
  *   KC_UNROLL                   before a loop whose arrays must stay in registers
  *   kc_thread, kc_block, kc_block_y, kc_block_z   indices
  *   kc_sync                     barrier of the block
+ *   kc_cluster_arrive, kc_cluster_wait   barrier of the cluster in two halves; once a
+ *                               kernel
  *   kc_sync_warp                barrier of the warp, orders shared memory
  *   kc_shuffle(v, lane)         v of another lane of the warp; all lanes call it
  *   kc_shuffle_xor(v, mask), kc_any(condition)
@@ -51,12 +54,16 @@ typedef struct kc4 {
 #ifdef __CUDACC__
 
 #define KC_INLINE static __device__ __forceinline__
-#define KC_KERNEL_(name, args_type, threads, blocks)                                                      \
-  KC_INLINE void name##_block(const args_type *a);                                                \
-  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ args_type args) { \
-    name##_block(&args);                                                                          \
-  }                                                                                               \
+#define KC_KERNEL_AS_(name, args_type, attributes)                              \
+  KC_INLINE void name##_block(const args_type *a);                              \
+  extern "C" __global__ void attributes name(const __grid_constant__ args_type args) { \
+    name##_block(&args);                                                        \
+  }                                                                             \
   KC_INLINE void name##_block(const args_type *a)
+#define KC_KERNEL(name, args_type, threads, blocks) \
+  KC_KERNEL_AS(name, args_type, __launch_bounds__(threads, blocks))
+#define KC_CLUSTER_KERNEL(name, args_type, threads, blocks, cluster) \
+  KC_KERNEL_AS(name, args_type, __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, blocks))
 #define KC_SHARED(type, name)                          \
   extern __shared__ __align__(16) unsigned char kc_shared_memory[]; \
   type *name = (type *)kc_shared_memory
@@ -69,6 +76,8 @@ typedef struct kc4 {
 
 KC_INLINE void kc_sync(void) { __syncthreads(); }
 KC_INLINE void kc_sync_warp(void) { __syncwarp(); }
+KC_INLINE void kc_cluster_arrive(void) { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+KC_INLINE void kc_cluster_wait(void) { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 KC_INLINE float kc_shuffle(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 KC_INLINE float kc_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 KC_INLINE int kc_any(int condition) { return __any_sync(0xffffffffu, condition); }
@@ -130,11 +139,13 @@ KC_INLINE void kc_copy_commit(void) { asm volatile("cp.async.commit_group;" ::: 
 #else
 
 #define KC_INLINE static inline __attribute__((always_inline, unused))
-#define KC_KERNEL_(name, args_type, threads, blocks)       \
-  KC_INLINE void name##_block(const args_type *a); \
-  void name(const void *args);                     \
+#define KC_KERNEL_AS_(name, args_type, attributes)    \
+  KC_INLINE void name##_block(const args_type *a);    \
+  void name(const void *args);                        \
   void name(const void *args) { name##_block(args); } \
   KC_INLINE void name##_block(const args_type *a)
+#define KC_KERNEL(name, args_type, threads, blocks) KC_KERNEL_AS(name, args_type, )
+#define KC_CLUSTER_KERNEL(name, args_type, threads, blocks, cluster) KC_KERNEL_AS(name, args_type, )
 #define KC_SHARED(type, name) type *name = (type *)kc_emulator.shared
 #define KC_UNROLL
 #define KC_RESTRICT restrict
@@ -152,6 +163,8 @@ extern kc_emulator_state kc_emulator;
 
 void kc_sync(void);
 void kc_sync_warp(void);
+void kc_cluster_arrive(void);
+void kc_cluster_wait(void);
 float kc_shuffle(float v, int lane);
 float kc_shuffle_xor(float v, int mask);
 int kc_any(int condition);
@@ -197,9 +210,9 @@ KC_INLINE kc4 kc_near_load4(kc_near p) { return kc_load4(p); }
 
 #endif
 
+#define KC_KERNEL_AS(name, args_type, attributes) KC_KERNEL_AS_(name, args_type, attributes)
 #define kc_abs(f) ks_float(ks_bits(f) & 0x7fffffff)
 #define kc_rarely(condition) __builtin_expect(!!(condition), 0)
-#define KC_KERNEL(name, args_type, threads, blocks) KC_KERNEL_(name, args_type, threads, blocks)
 #define kc_lane (kc_thread & 31)
 #define kc_warp (kc_thread >> 5)
 

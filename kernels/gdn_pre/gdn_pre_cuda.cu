@@ -10,105 +10,9 @@
  * again. So all runs of a window may go on at the same time.
  *
  * Grid: runs, and units (key heads, value heads, eight heads' gates) four at a time. */
-#include "common/k_cuda.h"
-#include "common/k_cuda_math.h"
-#include "gdn_pre/gdn_pre.h"
+#include "gdn_pre/gdn_pre_warp.h"
 
 enum { WARPS = 4, RUN = 16, KEY_CHUNK = 2, VALUE_CHUNK = 4, GATE_HEADS = 8 };
-
-#ifdef GDN_DK
-#define K_DIM GDN_DK
-#define V_DIM GDN_DV
-#define TAPS GDN_TAPS
-#define ELEMS_MAX ((GDN_DK > GDN_DV ? GDN_DK : GDN_DV) / 32)
-#define TAPS_MAX GDN_TAPS
-#else
-#define K_DIM a->k_dim
-#define V_DIM a->v_dim
-#define TAPS a->n_taps
-#define ELEMS_MAX 8
-#define TAPS_MAX STK_CONV_TAPS_MAX
-#endif
-
-/* A lane's channels, 32 apart: their taps, and the rows before the next token, oldest
- * first. n (channels a lane) and n_taps are constants where these are inlined. */
-typedef struct conv {
-  const float *x; /* the window's rows at the lane's first channel */
-  float *history;
-  int64_t stride;
-  float w[TAPS_MAX][ELEMS_MAX], row[TAPS_MAX][ELEMS_MAX];
-} conv;
-
-KC_INLINE float raw(const conv *v, int n_taps, int64_t t, int i) {
-  const float *row = t < 0 ? v->history + (n_taps - 1 + t) * v->stride : v->x + t * v->stride;
-  return row[32 * i];
-}
-
-/* Channels c0 on, about to do token t. */
-KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps, int64_t t) {
-  const int64_t c = c0 + kc_lane;
-  v->stride = 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
-  v->x = a->qkv + c;
-  v->history = a->history + c;
-  KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = raw(v, n_taps, t - (n_taps - 1) + j, i);
-  KC_UNROLL for (int i = 0; i < n; ++i)
-    KC_UNROLL for (int j = 0; j < n_taps; ++j) v->w[j][i] = a->conv_w[(c + 32 * i) * n_taps + j];
-}
-
-/* The raw rows of n_rows tokens from t on; those at t1 and beyond are that of t. */
-KC_INLINE void conv_rows(const conv *v, int64_t t, int64_t t1, int n_rows, int n, float x[][ELEMS_MAX]) {
-  KC_UNROLL for (int k = 0; k < n_rows; ++k)
-    KC_UNROLL for (int i = 0; i < n; ++i) x[k][i] = v->x[(t + k < t1 ? t + k : t) * v->stride + 32 * i];
-}
-
-/* y = silu(conv) of the token whose row is x, and on to the next. */
-KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *y) {
-  const int last = n_taps - 1;
-  float sum[ELEMS_MAX];
-  KC_UNROLL for (int i = 0; i < n; ++i) {
-    sum[i] = v->w[0][i] * v->row[0][i];
-    KC_UNROLL for (int j = 1; j < last; ++j) sum[i] = ks_fma(v->w[j][i], v->row[j][i], sum[i]);
-    sum[i] = ks_fma(v->w[last][i], x[i], sum[i]);
-    KC_UNROLL for (int j = 0; j < last - 1; ++j) v->row[j][i] = v->row[j + 1][i];
-    v->row[last - 1][i] = x[i];
-  }
-  kc_silu(sum, y, n);
-}
-
-/* Ascending rows: each is read from where it was before anything is written there. */
-KC_INLINE void conv_advance(const conv *v, int64_t T, int n, int n_taps) {
-  for (int j = 0; j < n_taps - 1; ++j)
-    for (int i = 0; i < n; ++i) v->history[j * v->stride + 32 * i] = raw(v, n_taps, T - (n_taps - 1) + j, i);
-}
-
-/* The lane's part of tree32 of x * y. */
-KC_INLINE float tree_lane(const float *x, const float *y, int n) {
-  float sum = 0.0f;
-  KC_UNROLL for (int i = 0; i < n; i += 4) {
-    float s[4];
-    KC_UNROLL for (int j = 0; j < 4; ++j) s[j] = i + j < n ? x[i + j] * y[i + j] : 0.0f;
-    float group = (s[0] + s[1]) + (s[2] + s[3]);
-    sum = i ? sum + group : group;
-  }
-  return sum;
-}
-
-KC_INLINE void scale(float *x, float factor, int n) {
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = x[i] * factor;
-}
-
-KC_INLINE void store_row(float *to, const float *x, int n) {
-  KC_UNROLL for (int i = 0; i < n; ++i) to[32 * i + kc_lane] = x[i];
-}
-
-KC_INLINE void load_row(const float *from, float *x, int n) {
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = from[32 * i + kc_lane];
-}
-
-KC_INLINE void copy_row(const float *from, float *to, int n) {
-  KC_UNROLL for (int i = 0; i < n; ++i) to[i] = from[i];
-}
 
 /* The keys of the window's last two tokens, for a warp that does not have them. */
 KC_INLINE void last_keys(const stk_gdn_pre_args *a, int64_t h, int n, int n_taps, float k[2][ELEMS_MAX]) {
@@ -236,11 +140,9 @@ KC_INLINE void gates(const stk_gdn_pre_args *a, int h0, int64_t t0, int64_t t1) 
   const int64_t t = t0 + kc_lane % RUN;
   const int h1 = h0 + GATE_HEADS < a->v_heads ? h0 + GATE_HEADS : a->v_heads;
   if (t >= t1) return;
-  const float *ab = a->ab + t * 2 * a->v_heads;
   for (int h = h0 + kc_lane / RUN; h < h1; h += 2) {
-    const float rate = -ks_exp(a->a_log[h]);
-    float *gb = a->gb + (h * (int64_t)a->n_tokens + t) * 2;
-    const float decay = ks_exp(rate * ks_softplus(ab[h] + a->dt_bias[h])), beta = ks_sigmoid(ab[a->v_heads + h]);
+    float *gb = a->gb + (h * (int64_t)a->n_tokens + t) * 2, decay, beta;
+    gate_of(a, t, h, &decay, &beta);
     gb[0] = decay;
     gb[1] = beta;
   }

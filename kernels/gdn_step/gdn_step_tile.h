@@ -47,77 +47,111 @@ KC_INLINE void step_sums(step_input *in, int rows, int update, kc2 *p, kc2 *r) {
     }
 }
 
+/* Where a lane's part of a tile lies. */
+typedef struct step_place {
+  float *x;      /* row 0 of the lane's block, its first column */
+  float *extra;  /* row Dk, the lane's first column */
+  float *stored; /* the row of scalars */
+  int block, column;
+} step_place;
+
 /* Tile `index` of all heads' tiles. */
-KC_INLINE void step_tile(const stk_gdn_step_args *a, int index) {
-  const int rows = STEP_ROWS(a), dk = 4 * rows, block = kc_lane / 8, column = kc_lane % 8 * 2;
-  const int tiles = a->v_dim / STK_GDN_TILE, h = index / tiles, kh = h / (a->v_heads / a->k_heads);
-  const int even = !(a->pos0 & 1);
-  float *tile = a->state + (int64_t)index * (dk + STK_GDN_TILE_ROWS) * STK_GDN_TILE;
-  float *x = tile + block * rows * STK_GDN_TILE + column, *extra = tile + dk * STK_GDN_TILE + column;
-  float *stored = tile + (dk + STK_GDN_ROW_SCALARS) * STK_GDN_TILE;
-  const float *key = a->kn + ((int64_t)kh * 3 + 2) * dk + block * rows, *q = a->qn + (int64_t)kh * dk + block * rows;
-  const int64_t at = (int64_t)h * a->v_dim + index % tiles * STK_GDN_TILE + column;
-  step_input in;
+KC_INLINE step_place step_at(const stk_gdn_step_args *a, int index, int rows) {
+  float *tile = a->state + (int64_t)index * (4 * rows + STK_GDN_TILE_ROWS) * STK_GDN_TILE;
+  step_place at;
+  at.block = kc_lane / 8;
+  at.column = kc_lane % 8 * 2;
+  at.x = tile + at.block * rows * STK_GDN_TILE + at.column;
+  at.extra = tile + 4 * rows * STK_GDN_TILE + at.column;
+  at.stored = tile + (4 * rows + STK_GDN_ROW_SCALARS) * STK_GDN_TILE;
+  return at;
+}
+
+KC_INLINE void step_load_state(step_input *in, const step_place *at, int rows) {
+  KC_UNROLL for (int i = 0; i < rows; ++i) in->x[i] = kc_load2(at->x + i * STK_GDN_TILE);
+  in->d1 = kc_load2(at->extra + STK_GDN_ROW_D1 * STK_GDN_TILE);
+  in->d2 = kc_load2(at->extra + STK_GDN_ROW_D2 * STK_GDN_TILE);
+  in->half = kc_load2(at->extra + STK_GDN_ROW_HALF * STK_GDN_TILE);
+  in->c = at->stored[STK_GDN_C];
+  in->s = at->stored[STK_GDN_S];
+  in->c1 = at->stored[STK_GDN_C1];
+}
+
+/* Four rows at a time of a vector's part that belongs to the lane's block. */
+KC_INLINE void step_load_vector(kc4 *to, const float *vector, int block, int rows) {
+  KC_UNROLL for (int g = 0; g < rows / 4; ++g) to[g] = kc_load4(vector + block * rows + 4 * g);
+}
+
+/* The token, of which everything is read. Gives the outputs of the lane's columns; X is
+ * written here, what waits and the scalars stay in `in`. */
+KC_INLINE kc2 step_compute(step_input *in, const step_place *at, int even, int rows) {
   kc2 p, r, o;
-  KC_UNROLL for (int i = 0; i < rows; ++i) in.x[i] = kc_load2(x + i * STK_GDN_TILE);
-  KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
-    in.k[g] = kc_load4(key + 4 * g);
-    in.q[g] = kc_load4(q + 4 * g);
-  }
-  if (even)
-    KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
-      in.k1[g] = kc_load4(key - 2 * dk + 4 * g);
-      in.k2[g] = kc_load4(key - dk + 4 * g);
+  if (in->c == 0.0f) in->c = in->s = 1.0f;
+  if (even) {
+    if (in->s != 1.0f)
+      KC_UNROLL for (int i = 0; i < rows; ++i)
+        KC_UNROLL for (int n = 0; n < 2; ++n) in->x[i].v[n] = in->s * in->x[i].v[n];
+    step_sums(in, rows, 1, &p, &r);
+    KC_UNROLL for (int i = 0; i < rows; ++i) kc_store2(at->x + i * STK_GDN_TILE, in->x[i]);
+    step_over_blocks(&p, &r);
+    in->c1 = in->c * in->a;
+    KC_UNROLL for (int n = 0; n < 2; ++n) {
+      in->half.v[n] = in->beta * ks_fma(-in->c1, p.v[n], in->v.v[n]);
+      o.v[n] = ks_fma(in->kq, in->half.v[n], in->c1 * r.v[n]);
     }
-  in.d1 = kc_load2(extra + STK_GDN_ROW_D1 * STK_GDN_TILE);
-  in.d2 = kc_load2(extra + STK_GDN_ROW_D2 * STK_GDN_TILE);
-  in.half = kc_load2(extra + STK_GDN_ROW_HALF * STK_GDN_TILE);
-  in.v = kc_load2(a->vc + at);
-  in.c = stored[STK_GDN_C];
-  in.s = stored[STK_GDN_S];
-  in.c1 = stored[STK_GDN_C1];
+    return o;
+  }
+  step_sums(in, rows, 0, &p, &r);
+  step_over_blocks(&p, &r);
+  const float c2 = in->c1 * in->a;
+  const int keep = c2 >= STK_GDN_C_MIN;
+  KC_UNROLL for (int n = 0; n < 2; ++n) {
+    const float w = in->a * in->half.v[n];
+    const float delta = in->beta * ks_fma(-in->kk, w, ks_fma(-c2, p.v[n], in->v.v[n]));
+    o.v[n] = ks_fma(in->kq, delta, ks_fma(in->kkq, w, c2 * r.v[n]));
+    in->d1.v[n] = keep ? in->half.v[n] / in->c1 : w;
+    in->d2.v[n] = keep ? delta / c2 : delta;
+  }
+  in->s = keep ? 1.0f : c2;
+  in->c = keep ? c2 : 1.0f;
+  return o;
+}
+
+/* Everything but X, once all lanes have read it. */
+KC_INLINE void step_store(const step_input *in, const step_place *at) {
+  if (at->block) return;
+  kc_store2(at->extra + STK_GDN_ROW_D1 * STK_GDN_TILE, in->d1);
+  kc_store2(at->extra + STK_GDN_ROW_D2 * STK_GDN_TILE, in->d2);
+  kc_store2(at->extra + STK_GDN_ROW_HALF * STK_GDN_TILE, in->half);
+  if (kc_lane) return;
+  at->stored[STK_GDN_C] = in->c;
+  at->stored[STK_GDN_S] = in->s;
+  at->stored[STK_GDN_C1] = in->c1;
+}
+
+KC_INLINE void step_tile(const stk_gdn_step_args *a, int index) {
+  const int rows = STEP_ROWS(a), dk = 4 * rows, tiles = a->v_dim / STK_GDN_TILE;
+  const int h = index / tiles, kh = h / (a->v_heads / a->k_heads), even = !(a->pos0 & 1);
+  const step_place at = step_at(a, index, rows);
+  const float *key = a->kn + ((int64_t)kh * 3 + 2) * dk;
+  const int64_t column = (int64_t)h * a->v_dim + index % tiles * STK_GDN_TILE + at.column;
+  step_input in;
+  step_load_state(&in, &at, rows);
+  step_load_vector(in.k, key, at.block, rows);
+  step_load_vector(in.q, a->qn + (int64_t)kh * dk, at.block, rows);
+  if (even) {
+    step_load_vector(in.k1, key - 2 * dk, at.block, rows);
+    step_load_vector(in.k2, key - dk, at.block, rows);
+  }
+  in.v = kc_load2(a->vc + column);
   in.a = a->gb[2 * h];
   in.beta = a->gb[2 * h + 1];
   in.kq = a->kq[3 * kh];
   in.kk = a->kq[3 * kh + 1];
   in.kkq = a->kq[3 * kh + 2];
-  if (in.c == 0.0f) in.c = in.s = 1.0f;
-  if (even) {
-    if (in.s != 1.0f)
-      KC_UNROLL for (int i = 0; i < rows; ++i)
-        KC_UNROLL for (int n = 0; n < 2; ++n) in.x[i].v[n] = in.s * in.x[i].v[n];
-    step_sums(&in, rows, 1, &p, &r);
-    KC_UNROLL for (int i = 0; i < rows; ++i) kc_store2(x + i * STK_GDN_TILE, in.x[i]);
-    step_over_blocks(&p, &r);
-    in.c1 = in.c * in.a;
-    KC_UNROLL for (int n = 0; n < 2; ++n) {
-      in.half.v[n] = in.beta * ks_fma(-in.c1, p.v[n], in.v.v[n]);
-      o.v[n] = ks_fma(in.kq, in.half.v[n], in.c1 * r.v[n]);
-    }
-  } else {
-    step_sums(&in, rows, 0, &p, &r);
-    step_over_blocks(&p, &r);
-    const float c2 = in.c1 * in.a;
-    const int keep = c2 >= STK_GDN_C_MIN;
-    KC_UNROLL for (int n = 0; n < 2; ++n) {
-      const float w = in.a * in.half.v[n];
-      const float delta = in.beta * ks_fma(-in.kk, w, ks_fma(-c2, p.v[n], in.v.v[n]));
-      o.v[n] = ks_fma(in.kq, delta, ks_fma(in.kkq, w, c2 * r.v[n]));
-      in.d1.v[n] = keep ? in.half.v[n] / in.c1 : w;
-      in.d2.v[n] = keep ? delta / c2 : delta;
-    }
-    in.s = keep ? 1.0f : c2;
-    in.c = keep ? c2 : 1.0f;
-  }
-  if (block) return;
-  kc_store2(a->o + at, o);
-  kc_store2(extra + STK_GDN_ROW_D1 * STK_GDN_TILE, in.d1);
-  kc_store2(extra + STK_GDN_ROW_D2 * STK_GDN_TILE, in.d2);
-  kc_store2(extra + STK_GDN_ROW_HALF * STK_GDN_TILE, in.half);
-  if (kc_lane) return;
-  stored[STK_GDN_C] = in.c;
-  stored[STK_GDN_S] = in.s;
-  stored[STK_GDN_C1] = in.c1;
+  const kc2 o = step_compute(&in, &at, even, rows);
+  if (at.block == 0) kc_store2(a->o + column, o);
+  step_store(&in, &at);
 }
 
 #endif

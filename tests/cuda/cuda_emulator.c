@@ -11,8 +11,10 @@
 #include "common/k_cuda.h"
 
 enum { THREADS_MAX = 1024, STACK_BYTES = 128 << 10, COPIES_MAX = 4096, LANES = 32, POISON = 0xc3 };
+#define SHARED_GUARD 128u
+#define SHARED_GUARD_ALIGN 16u
 
-typedef enum wait { READY, WAIT_BLOCK, WAIT_WARP, WAIT_SHUFFLE, WAIT_XOR, WAIT_ANY, DONE } wait;
+typedef enum wait { READY, WAIT_BLOCK, WAIT_CLUSTER, WAIT_WARP, WAIT_SHUFFLE, WAIT_XOR, WAIT_ANY, DONE } wait;
 
 typedef struct copy {
   void *to;
@@ -23,6 +25,8 @@ typedef struct copy {
 typedef struct thread {
   ucontext_t context;
   wait waits;
+  kc_emulator_state at;
+  int arrived; /* at the cluster's barrier */
   float value;
   int operand; /* lane, mask or condition */
   int n_copies, group;
@@ -58,6 +62,8 @@ static thread *give_way(wait waits) {
 
 void kc_sync(void) { give_way(WAIT_BLOCK); }
 void kc_sync_warp(void) { give_way(WAIT_WARP); }
+void kc_cluster_arrive(void) { emu.threads[emu.running].arrived = 1; }
+void kc_cluster_wait(void) { give_way(WAIT_CLUSTER); }
 
 static float exchange(wait waits, float value, int operand) {
   thread *t = &emu.threads[emu.running];
@@ -103,10 +109,11 @@ static void thread_main(void) {
   give_way(DONE);
 }
 
-static void start(int index) {
+static void start(int index, kc_emulator_state at) {
   thread *t = &emu.threads[index];
   t->waits = READY;
-  t->n_copies = t->group = 0;
+  t->at = at;
+  t->n_copies = t->group = t->arrived = 0;
   getcontext(&t->context);
   t->context.uc_stack.ss_sp = emu.stacks + (size_t)index * STACK_BYTES;
   t->context.uc_stack.ss_size = STACK_BYTES;
@@ -141,59 +148,81 @@ static int release_warp(thread *lanes) {
   return 1;
 }
 
-static int release_block(int n) {
+static int release_block(thread *threads, int n) {
   for (int i = 0; i < n; ++i)
-    if (emu.threads[i].waits != WAIT_BLOCK) return 0;
-  for (int i = 0; i < n; ++i) emu.threads[i].waits = READY;
+    if (threads[i].waits != WAIT_BLOCK) return 0;
+  for (int i = 0; i < n; ++i) threads[i].waits = READY;
   return 1;
 }
 
-static void run_block(int n, cuda_order order) {
-  for (int i = 0; i < n; ++i) start(i);
+static int release_cluster(int n) {
+  int released = 0;
+  for (int i = 0; i < n; ++i)
+    if (!emu.threads[i].arrived) return 0;
+  for (int i = 0; i < n; ++i)
+    if (emu.threads[i].waits == WAIT_CLUSTER) {
+      emu.threads[i].waits = READY;
+      released = 1;
+    }
+  return released;
+}
+
+/* The blocks of a cluster together: n threads, n_block of each. */
+static void run_cluster(int n, int n_block, cuda_order order) {
   for (int moved = 1; moved && !emu.error[0];) {
     moved = 0;
     for (int i = 0; i < n && !emu.error[0]; ++i) {
-      emu.running = kc_emulator.thread = nth(i, n, order);
+      emu.running = nth(i, n, order);
       thread *t = &emu.threads[emu.running];
       if (t->waits != READY) continue;
+      kc_emulator = t->at;
       swapcontext(&emu.scheduler, &t->context);
       moved = 1;
     }
     for (int i = 0; i < n; i += LANES) moved |= release_warp(emu.threads + i);
-    if (!moved) moved = release_block(n);
+    for (int i = 0; i < n && !moved; i += n_block) moved |= release_block(emu.threads + i, n_block);
+    if (!moved) moved = release_cluster(n);
   }
   for (int i = 0; i < n && !emu.error[0]; ++i)
     if (emu.threads[i].waits != DONE) {
-      kc_emulator.thread = i;
-      fault("waits where not all of its warp or block come");
+      kc_emulator = emu.threads[i].at;
+      fault("waits where not all of its warp, block or cluster come");
     }
+}
+
+/* The cluster whose first block is x, y, z. */
+static void run_blocks(const stk_cuda_launch *launch, unsigned char *shared, int x, int y, int z, cuda_order order) {
+  const int n_block = (int)launch->block, cluster = launch->cluster ? (int)launch->cluster : 1;
+  const size_t bytes = launch->shared_bytes, whole = bytes + SHARED_GUARD;
+  memset(shared, POISON, whole * (size_t)cluster);
+  for (int b = 0; b < cluster; ++b)
+    for (int i = 0; i < n_block; ++i)
+      start(b * n_block + i, (kc_emulator_state){i, {x + b, y, z}, shared + whole * (size_t)b});
+  run_cluster(cluster * n_block, n_block, order);
+  for (int b = 0; b < cluster; ++b)
+    for (size_t i = 0; i < SHARED_GUARD; ++i)
+      if (shared[whole * (size_t)b + bytes + i] != POISON) fault("wrote behind the shared memory");
 }
 
 const char *cuda_emulate(cuda_entry *entry, const void *args, const stk_cuda_launch *launch,
                          cuda_order order) {
-  const int n = (int)launch->block;
+  const uint32_t cluster = launch->cluster ? launch->cluster : 1;
+  const int n = (int)(launch->block * cluster);
   emu.error[0] = 0;
   emu.entry = entry;
   emu.args = args;
-  if (n < LANES || n > THREADS_MAX || n % LANES || n % 389 == 0) return "whole warps of 32 expected";
+  if (launch->block % LANES || n < LANES || n > THREADS_MAX || n % 389 == 0) return "whole warps of 32 expected";
+  if (launch->grid[0] % cluster || launch->shared_bytes % SHARED_GUARD_ALIGN) return "a whole number of clusters expected";
   emu.threads = malloc((size_t)n * sizeof *emu.threads);
   emu.stacks = malloc((size_t)n * STACK_BYTES);
   void *shared = NULL;
-  if (posix_memalign(&shared, 128, launch->shared_bytes + 128u) || !emu.threads || !emu.stacks)
+  if (posix_memalign(&shared, 128, (launch->shared_bytes + SHARED_GUARD) * (size_t)cluster) || !emu.threads ||
+      !emu.stacks)
     fault("out of memory");
-  kc_emulator.shared = shared;
-  for (uint32_t z = 0; z < launch->grid[2] && !emu.error[0]; ++z)
-    for (uint32_t y = 0; y < launch->grid[1] && !emu.error[0]; ++y)
-      for (uint32_t x = 0; x < launch->grid[0] && !emu.error[0]; ++x) {
-        kc_emulator.block[0] = (int)x;
-        kc_emulator.block[1] = (int)y;
-        kc_emulator.block[2] = (int)z;
-        memset(shared, POISON, launch->shared_bytes + 128u);
-        run_block(n, order);
-        const unsigned char *behind = (unsigned char *)shared + launch->shared_bytes;
-        for (int i = 0; i < 128; ++i)
-          if (behind[i] != POISON) fault("wrote behind the shared memory");
-      }
+  for (uint32_t z = 0; z < launch->grid[2]; ++z)
+    for (uint32_t y = 0; y < launch->grid[1]; ++y)
+      for (uint32_t x = 0; x < launch->grid[0] && !emu.error[0]; x += cluster)
+        run_blocks(launch, shared, (int)x, (int)y, (int)z, order);
   free(shared);
   free(emu.threads);
   free(emu.stacks);

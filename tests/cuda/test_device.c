@@ -7,6 +7,8 @@
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_cuda.h"
+#include "tests/cuda/decode_case.h"
+#include "tests/cuda/decode_case.h"
 
 enum { REPEATS = 100 };
 
@@ -65,6 +67,41 @@ out:
   return status;
 }
 
+/* One position of the released shape, n_repeats times from the same start. */
+static strata_status check_decode(st_cuda *cuda, int32_t pos0, int32_t n_repeats, int32_t *n_failed, strata_error *err) {
+  strata_status status = STRATA_OK;
+  decode_case want = {0}, start = {0}, got = {0};
+  lab_cuda_case device[DECODE_STAGES] = {0};
+  st_cuda_module *module = NULL;
+  stk_cuda_launch launch;
+  char text[256] = "", name[64];
+  ST_TRY_OUT(decode_case_init(&want, pos0, 16, 48, 1 + (uint64_t)pos0, err));
+  ST_TRY_OUT(decode_case_init(&start, pos0, 16, 48, 1 + (uint64_t)pos0, err));
+  ST_TRY_OUT(decode_case_init(&got, pos0, 16, 48, 1 + (uint64_t)pos0, err));
+  decode_case_run_oracles(&want);
+  for (int i = 0; i < DECODE_STAGES; ++i) ST_TRY_OUT(lab_cuda_case_init(cuda, &start.stage[i], &device[i], err));
+  const stk_gdn_decode_args args = decode_args(device[0].args.bytes, device[1].args.bytes, device[2].args.bytes);
+  stk_cuda_gdn_decode_cuda.plan(&args, &launch);
+  ST_TRY_OUT(st_cuda_module_open_kernel(cuda, &stk_cuda_gdn_decode_cuda, launch.options, &module, err));
+  for (int32_t r = 0; r < n_repeats && !text[0]; ++r) {
+    for (int i = 0; i < DECODE_STAGES; ++i) ST_TRY_OUT(lab_cuda_case_upload(cuda, &start.stage[i], &device[i], err));
+    ST_TRY_OUT(st_cuda_launch(cuda, module, &launch, &args, err));
+    for (int i = 0; i < DECODE_STAGES; ++i) ST_TRY_OUT(lab_cuda_case_download(cuda, &device[i], &got.stage[i], err));
+    lab_difference d = decode_case_compare(&want, &got);
+    if (d.tensor) lab_difference_describe(&d, 0, text, sizeof text);
+  }
+  snprintf(name, sizeof name, "gdn_decode = three oracles, position %d", (int)pos0);
+  show(NULL, name, text[0] ? text : NULL);
+  *n_failed += text[0] != 0;
+out:
+  decode_case_release(&want);
+  decode_case_release(&start);
+  decode_case_release(&got);
+  for (int i = 0; i < DECODE_STAGES; ++i) lab_cuda_case_release(cuda, &device[i]);
+  st_cuda_module_close(cuda, &module);
+  return status;
+}
+
 int main(int argc, char **argv) {
   char why[512];
   st_cuda *cuda = NULL;
@@ -78,6 +115,8 @@ int main(int argc, char **argv) {
   if (status == STRATA_OK)
     status = lab_cuda_check(cuda, argc > 1 ? argv[1] : NULL, argc > 2 ? 1 : REPEATS, show, NULL, &n_passed, &n_failed, &err);
   if (status == STRATA_OK) status = check_batch(cuda, &n_failed, &err);
+  for (int32_t pos0 = 0; pos0 < 4 && status == STRATA_OK && st_cuda_info_of(cuda)->major >= 9; ++pos0)
+    status = check_decode(cuda, pos0, argc > 2 ? 1 : REPEATS, &n_failed, &err);
   if (status != STRATA_OK) printf("%s\nnot ok GPU\n", err.message);
   st_cuda_close(&cuda);
   return status != STRATA_OK || n_failed > 0;

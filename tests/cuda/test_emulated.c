@@ -5,9 +5,11 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
 #include "tests/cuda/cuda_emulator.h"
+#include "tests/cuda/decode_case.h"
 
 typedef struct emulated {
   const stk_cuda_kernel *kernel;
@@ -57,9 +59,76 @@ static void test_kernel(void **state) {
     for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order) run_case(e, op, c, (cuda_order)order);
 }
 
+cuda_entry gdn_step_batch_cuda, gdn_decode_cuda;
+
+static void fail_if(const char *what, const lab_difference *d) {
+  char text[256];
+  if (!d->tensor) return;
+  lab_difference_describe(d, 0, text, sizeof text);
+  fail_msg("%s: %s", what, text);
+}
+
+/* Sequences at even and odd positions in one launch. */
+static void test_batch(void **state) {
+  enum { SEQUENCES = 3 };
+  const stk_op *op = st_kreg_op(ST_OP_gdn_step);
+  lab_case want[SEQUENCES], got[SEQUENCES];
+  stk_gdn_step_args steps[SEQUENCES];
+  stk_cuda_launch launch;
+  strata_error err;
+  (void)state;
+  for (int i = 0; i < SEQUENCES; ++i) {
+    const lab_fill fill = {1 + (uint64_t)i, 0x5a, 0xa5, 0xff};
+    stk_gdn_step_args shape = *(const stk_gdn_step_args *)op->cases;
+    shape.pos0 = i;
+    assert_int_equal(lab_case_init(&want[i], op, &shape, fill, &err), STRATA_OK);
+    assert_int_equal(lab_case_init(&got[i], op, &shape, fill, &err), STRATA_OK);
+    steps[i] = *(const stk_gdn_step_args *)got[i].args;
+    lab_case_run(&want[i], op->oracle, 1);
+  }
+  const stk_gdn_step_batch_args args = {steps, SEQUENCES};
+  assert_null(stk_cuda_gdn_step_batch_cuda.plan(&args, &launch));
+  const char *wrong = cuda_emulate(gdn_step_batch_cuda, &args, &launch, CUDA_SHUFFLED);
+  if (wrong) fail_msg("%s", wrong);
+  for (int i = 0; i < SEQUENCES; ++i) {
+    lab_difference d = lab_case_compare(&want[i], &got[i]);
+    fail_if("sequence", &d);
+    lab_case_release(&want[i]);
+    lab_case_release(&got[i]);
+  }
+}
+
+static void run_decode(int32_t pos0, int32_t k_heads, int32_t v_heads, cuda_order order) {
+  decode_case want, got;
+  stk_cuda_launch launch;
+  strata_error err;
+  assert_int_equal(decode_case_init(&want, pos0, k_heads, v_heads, 1 + (uint64_t)pos0, &err), STRATA_OK);
+  assert_int_equal(decode_case_init(&got, pos0, k_heads, v_heads, 1 + (uint64_t)pos0, &err), STRATA_OK);
+  decode_case_run_oracles(&want);
+  const stk_gdn_decode_args args = decode_args(got.stage[0].args, got.stage[1].args, got.stage[2].args);
+  assert_null(stk_cuda_gdn_decode_cuda.plan(&args, &launch));
+  const char *wrong = cuda_emulate(gdn_decode_cuda, &args, &launch, order);
+  if (wrong) fail_msg("%s", wrong);
+  lab_difference d = decode_case_compare(&want, &got);
+  fail_if("gdn_decode", &d);
+  decode_case_release(&want);
+  decode_case_release(&got);
+}
+
+static void test_decode(void **state) {
+  (void)state;
+  for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order)
+    for (int32_t pos0 = 0; pos0 < 4; ++pos0) {
+      run_decode(pos0, 2, 6, (cuda_order)order);
+      run_decode(pos0, 1, 1, (cuda_order)order);
+    }
+}
+
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS];
+  struct CMUnitTest tests[N_KERNELS + 2];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
+  tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
+  tests[N_KERNELS + 1] = (struct CMUnitTest)cmocka_unit_test(test_decode);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }

@@ -10,6 +10,8 @@
 #include "device/cuda/st_cuda.h"
 #include "device/cuda/st_cuda_api.h"
 #include "device/cuda/st_cuda_kernels.h"
+#include "gdn_decode/gdn_decode.h"
+#include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
 
@@ -64,6 +66,25 @@ static void test_compiles(void **state) {
     else print_message("NVRTC does not know sm_%d%d\n", chips[i][0], chips[i][1]);
 }
 
+static void compile_everywhere(const stk_cuda_kernel *kernel, const char *options, int least_major) {
+  skip_without();
+  for (int i = 0; i < N_CHIPS; ++i)
+    if (chips[i][0] >= least_major && st_cuda_nvrtc_knows(&nvrtc, chips[i][0], chips[i][1]))
+      compile(kernel, options, chips[i][0], chips[i][1]);
+}
+
+/* Kernels outside the list of ops. */
+static void test_batch(void **state) {
+  (void)state;
+  compile_everywhere(&stk_cuda_gdn_step_batch_cuda, "-DGDN_DK=128", 8);
+}
+
+/* Clusters came with compute capability 9.0. */
+static void test_decode(void **state) {
+  (void)state;
+  compile_everywhere(&stk_cuda_gdn_decode_cuda, "-DGDN_DK=128 -DGDN_DV=128 -DGDN_TAPS=4 -DGDN_RATIO=3", 9);
+}
+
 /* A source that does not compile: the message names file, line and what is wrong. */
 static void test_error(void **state) {
   const st_cuda_source source = {"idea.cu", "extern \"C\" __global__ void f() {\n  x = 1;\n}\n", "f", ""};
@@ -95,9 +116,10 @@ static void test_key(void **state) {
 
 int main(void) {
   enum { KERNELS_MAX = 128 };
-  struct CMUnitTest tests[KERNELS_MAX + 2] = {cmocka_unit_test(test_error), cmocka_unit_test(test_key)};
+  struct CMUnitTest tests[KERNELS_MAX + 4] = {cmocka_unit_test(test_error), cmocka_unit_test(test_key),
+                                              cmocka_unit_test(test_batch), cmocka_unit_test(test_decode)};
   const stk_cuda_kernel *kernel;
-  size_t n = 2;
+  size_t n = 4;
   for (int32_t i = 0; (kernel = st_cuda_kernel_at(i)) && i < KERNELS_MAX; ++i)
     tests[n++] = (struct CMUnitTest){kernel->entry, test_compiles, NULL, NULL, (void *)(uintptr_t)kernel};
   return _cmocka_run_group_tests("nvrtc", tests, n, open_nvrtc, close_nvrtc);

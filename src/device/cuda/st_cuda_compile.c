@@ -33,7 +33,7 @@ enum { N_FIXED = sizeof fixed_options / sizeof *fixed_options };
 
 /* The options of one compilation. */
 typedef struct options {
-  char arch[40], given[80];
+  char arch[40], given[128];
   const char *words[OPTIONS_MAX];
   int n;
 } options;
@@ -44,7 +44,7 @@ static strata_status make_options(const st_cuda_source *source, const char *arch
   out->words[out->n++] = out->arch;
   for (int i = 0; i < N_FIXED; ++i) out->words[out->n++] = fixed_options[i];
   if (strlen(source->options) >= sizeof out->given)
-    ST_FAIL(err, LIMIT, "%s: options: %s: at most 79 bytes expected", source->name, source->options);
+    ST_FAIL(err, LIMIT, "%s: options: %s: at most 127 bytes expected", source->name, source->options);
   snprintf(out->given, sizeof out->given, "%s", source->options);
   for (char *at = out->given; *at;) {
     char *end = at + strcspn(at, " ");
