@@ -1,8 +1,9 @@
 /* Times of the GPU kernels beside their floors, one table: median microseconds of a
  * launch in graph replays after warm-up, buffers rotated past the second-level cache.
  *
- *   bench_cuda [OP [T]]      OP: an op, batch (steps of many sequences), layers (36
- *                            layers of pre, scan and post)
+ *   bench_cuda [OP [T]]      OP: an op, batch (steps of many sequences), decode (pre,
+ *                            step and post of a token in one launch), layers (36 layers
+ *                            of pre, scan and post)
  *
  * The floor of a row is the larger of its bytes over BANDWIDTH and, for the scan, its
  * multiply-adds over FMA_RATE; both were read on an H200 (docs/perf/h200.md). */
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "device/cuda/st_cuda_kernels.h"
+#include "gdn_decode/gdn_decode.h"
 #include "gdn_post/gdn_post.h"
 #include "gdn_pre/gdn_pre.h"
 #include "gdn_step/gdn_step_batch.h"
@@ -221,6 +223,40 @@ out:
   return status;
 }
 
+/* A token in one launch, the layers' buffers in turn. */
+static strata_status run_decode(st_cuda *cuda, int32_t pos0, strata_error *err) {
+  static const char *const names[STAGES] = {"gdn_pre", "gdn_step", "gdn_post"};
+  strata_status status = STRATA_OK;
+  static lab_cuda_case sets[STAGES][LAYERS], lists[LAYERS];
+  lab_case host[STAGES] = {{0}};
+  ready kernel = {0};
+  double seconds = 0;
+  stk_work w = {0};
+  for (int k = 0; k < STAGES; ++k) ST_TRY_OUT(host_case(&host[k], names[k], 1, pos0, err));
+  for (int32_t layer = 0; layer < LAYERS; ++layer) {
+    stk_gdn_decode_args args;
+    for (int k = 0; k < STAGES; ++k) ST_TRY_OUT(lab_cuda_case_init(cuda, &host[k], &sets[k][layer], err));
+    memcpy(&args.pre, sets[0][layer].args.bytes, sizeof args.pre);
+    memcpy(&args.step, sets[1][layer].args.bytes, sizeof args.step);
+    memcpy(&args.post, sets[2][layer].args.bytes, sizeof args.post);
+    memcpy(lists[layer].args.bytes, &args, sizeof args);
+  }
+  ST_TRY_OUT(make_ready(cuda, &stk_cuda_gdn_decode_cuda, lists[0].args.bytes, &kernel, err));
+  ST_TRY_OUT(lab_cuda_time(cuda, kernel.module, &kernel.launch, lists, LAYERS, ROUNDS, &seconds, err));
+  for (int k = 0; k < STAGES; ++k) host[k].op->work(host[k].args, &w);
+  double floor = (w.weight_bytes + w.state_bytes + w.io_bytes) / BANDWIDTH;
+  printf("%-22s %-22s %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_decode_cuda", pos0 % 2 ? "T=1 odd" : "T=1 even",
+         seconds * 1e6, floor * 1e6, seconds / floor);
+  fflush(stdout);
+out:
+  for (int k = 0; k < STAGES; ++k) {
+    for (int32_t i = 0; i < LAYERS; ++i) lab_cuda_case_release(cuda, &sets[k][i]);
+    lab_case_release(&host[k]);
+  }
+  st_cuda_module_close(cuda, &kernel.module);
+  return status;
+}
+
 static strata_status run_batches(st_cuda *cuda, strata_error *err) {
   static const int32_t sizes[] = {1, 16, 64, 256};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i)
@@ -274,6 +310,8 @@ int main(int argc, char **argv) {
       status = run_op(cuda, contract, argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0, &err);
   }
   if (status == STRATA_OK && (argc < 2 || strcmp(argv[1], "batch") == 0)) status = run_batches(cuda, &err);
+  for (int32_t pos0 = 0; pos0 < 2 && status == STRATA_OK && (argc < 2 || strcmp(argv[1], "decode") == 0); ++pos0)
+    status = run_decode(cuda, pos0, &err);
   if (status == STRATA_OK && (argc < 2 || strcmp(argv[1], "layers") == 0)) status = run_prompts(cuda, &err);
   if (status != STRATA_OK) fprintf(stderr, "bench_cuda: %s\n", err.message);
   st_cuda_close(&cuda);
