@@ -56,16 +56,16 @@ K_INLINE k_plane k_attn_plane(const stk_cache *c, int64_t plane) {
                    (size_t)c->n_planes * STK_CACHE_PAGE * data_bytes + first * scale_bytes, scale_bytes};
 }
 
-/* Places at .. at + n - 1 of a list of cells; ids NULL: the cells themselves. */
+/* Places at .. at + n - 1 of a list of cells; ids NULL: the cells themselves. n_asks:
+ * how often k_attn_ask will be called; 0: the rows are near, or come by themselves. */
 K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, int64_t at, int n,
                           int n_asks, k_found *found) {
   const k_plane plane[2] = {k_attn_plane(c, kv), k_attn_plane(c, c->n_planes / 2 + kv)};
   found->n = n;
   found->piece_bytes = plane[0].data_bytes < 512 ? (int)plane[0].data_bytes : 512;
   found->pieces_a_row = ((int)plane[0].data_bytes + found->piece_bytes - 1) / found->piece_bytes;
-  /* Rows in order need no asking: the hardware sees them coming. */
-  found->n_pieces = ids ? 2 * n * found->pieces_a_row : 0;
-  found->step = (found->n_pieces + n_asks - 1) / n_asks;
+  found->n_pieces = n_asks ? 2 * n * found->pieces_a_row : 0;
+  found->step = n_asks ? (found->n_pieces + n_asks - 1) / n_asks : 0;
   found->asked = 0;
   for (int i = 0; i < n; ++i) {
     const size_t cell = ids ? (size_t)ids[at + i] : (size_t)(at + i), slot = cell % STK_CACHE_PAGE;
@@ -74,7 +74,7 @@ K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, in
       found->row[p][i] = page + plane[p].data_at + slot * plane[p].data_bytes;
       found->scales[p][i] =
           (const uint16_t *)(const void *)(page + plane[p].scales_at + slot * plane[p].scale_bytes);
-      if (ids && c->kind == STK_KV_Q8) __builtin_prefetch(found->scales[p][i], 0, 2);
+      if (n_asks && c->kind == STK_KV_Q8) __builtin_prefetch(found->scales[p][i], 0, 2);
     }
   }
 }
@@ -273,8 +273,9 @@ K_INLINE void k_attn_find_at(const k_span *s, int64_t at, k_stage *stage) {
   const int n = (int)(left < 0 ? 0 : left < K_ATTN_TILE ? left : K_ATTN_TILE);
   const int groups = s->n_heads / K_ATTN_GROUP + s->n_heads % K_ATTN_GROUP;
   const int chunks = (s->cache.dim + K_ATTN_VECTORS * VW - 1) / (K_ATTN_VECTORS * VW);
-  k_attn_find(&s->cache, s->kv, s->ids, at, n, s->n_tokens * groups * (K_ATTN_TILE / K_ATTN_CELLS + chunks),
-              &stage->found[at / K_ATTN_TILE % 2]);
+  /* Several tokens that share their rows have time for the hardware to see them coming. */
+  const int n_asks = s->n_tokens > 1 ? 0 : groups * (K_ATTN_TILE / K_ATTN_CELLS + chunks);
+  k_attn_find(&s->cache, s->kv, s->ids, at, n, n_asks, &stage->found[at / K_ATTN_TILE % 2]);
 }
 
 /* The tile at place `at`, of which token i sees n[i] cells. */
