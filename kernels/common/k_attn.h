@@ -103,7 +103,8 @@ typedef struct k_stage {
 /* values: 0 for keys, 1 for values. */
 K_INLINE void k_attn_widen(const stk_cache *c, const k_found *f, int values, float *widened, k_rows *out) {
   for (int i = 0; i < f->n; ++i)
-    out->row[i] = k_cache_widen(c->kind, f->row[values][i], f->scales[values][i], c->dim, widened + i * c->dim);
+    out->row[i] = k_cache_widen(c->kind, f->row[values][i], f->scales[values][i], c->dim,
+                                widened + i * c->dim);
 }
 
 /* ---- scores ------------------------------------------------------------------- */
@@ -291,7 +292,8 @@ K_INLINE void k_attn_tile(const k_span *s, int64_t at, const int *n, int first, 
       k_attn_weigh(&rows, n[i], s->q + i * s->q_stride, dim, s->n_heads, first, next, &soft[i], &w[i]);
   k_attn_widen(&s->cache, found, 1, stage->widened, &rows);
   for (int i = 0; i < s->n_tokens; ++i)
-    if (n[i] > 0) k_attn_values_all(&rows, n[i], dim, s->n_heads, first, w[i].e, w[i].factor, soft[i].acc, next);
+    if (n[i] > 0)
+      k_attn_values_all(&rows, n[i], dim, s->n_heads, first, w[i].e, w[i].factor, soft[i].acc, next);
 }
 
 /* The split that begins at place `from`, into soft[i] for token i, if its list comes
