@@ -1,9 +1,8 @@
 /* isa: cuda
  * gdn_decode -- a block for each value head, a warp a tile of its columns.
  *
- * All warps ask for their tile of the state first. While that is under way warp 0
- * convolves and normalises the head's query and key, warp 1 its values, warp 2 makes
- * its gates. The value heads of a key head do the former again, each for itself; they
+ * All that is read is asked for first. While the state is under way warp 0 convolves
+ * and normalises the head's query and key, warp 1 its values, warp 2 makes its gates. The value heads of a key head do the former again, each for itself; they
  * are a cluster, and its barrier keeps the first of them from writing the history and
  * the keys' tail before the others have read them. */
 #include "gdn_decode/gdn_decode.h"
@@ -20,28 +19,50 @@ KC_INLINE shared_parts shared_at(float *shared, int dk, int dv) {
   return s;
 }
 
-/* Query and key of the head, and their dots with each other and the key before. */
-KC_INLINE void make_keys(const stk_gdn_pre_args *a, int kh, const shared_parts *s, int n_taps) {
-  const int n = K_DIM / 32, odd = a->pos0 & 1;
-  float xq[1][ELEMS_MAX], xk[1][ELEMS_MAX], q[ELEMS_MAX], k[ELEMS_MAX], before[ELEMS_MAX], sum[3];
-  conv vq, vk;
-  conv_begin(&vq, a, (int64_t)kh * K_DIM, n, n_taps, 0);
-  conv_begin(&vk, a, (int64_t)(a->k_heads + kh) * K_DIM, n, n_taps, 0);
-  conv_rows(&vq, 0, 1, 1, n, xq);
-  conv_rows(&vk, 0, 1, 1, n, xk);
-  load_row(a->k_tail + (int64_t)(a->k_heads + kh) * K_DIM, before, n);
-  conv_token(&vq, xq[0], n, n_taps, q);
-  conv_token(&vk, xk[0], n, n_taps, k);
+/* What a warp asks for before the state, and keeps to its end: warp 0 the head's
+ * query and key channels, warp 1 its values, warp 2 z and the gain. */
+typedef struct own_part {
+  conv first, second;
+  float x[2][ELEMS_MAX], before[ELEMS_MAX];
+} own_part;
+
+KC_INLINE void own_load(own_part *w, const stk_gdn_decode_args *a, int h, int kh, int n_taps) {
+  const stk_gdn_pre_args *pre = &a->pre;
+  const int nk = key_elems(pre), nv = value_elems(pre);
+  const int64_t dk = 32 * nk, dv = 32 * nv;
+  if (kc_warp == 0) {
+    conv_begin(&w->first, pre, kh * dk, nk, n_taps, 0);
+    conv_begin(&w->second, pre, (pre->k_heads + kh) * dk, nk, n_taps, 0);
+    conv_rows(&w->first, 0, 1, 1, nk, &w->x[0]);
+    conv_rows(&w->second, 0, 1, 1, nk, &w->x[1]);
+    load_row(pre->k_tail + (pre->k_heads + kh) * dk, w->before, nk);
+  }
+  if (kc_warp == 1) {
+    conv_begin(&w->first, pre, 2 * pre->k_heads * dk + h * dv, nv, n_taps, 0);
+    conv_rows(&w->first, 0, 1, 1, nv, &w->x[0]);
+  }
+  if (kc_warp == 2) {
+    load_row(a->post.z + h * dv, w->x[0], nv);
+    load_row(a->post.gain, w->x[1], nv);
+  }
+}
+
+/* Query and key of the head, and their dots with each other and the key before, which
+ * then is this one. */
+KC_INLINE void make_keys(own_part *w, int odd, const shared_parts *s, int n, int n_taps) {
+  float q[ELEMS_MAX], k[ELEMS_MAX], sum[3];
+  conv_token(&w->first, w->x[0], n, n_taps, q);
+  conv_token(&w->second, w->x[1], n, n_taps, k);
   sum[0] = tree_lane(q, q, n);
   sum[1] = tree_lane(k, k, n);
   kc_lanes_sums(sum, 2);
-  scale(q, ks_rsqrt(sum[0] + 1e-6f) * kc_inverse_sqrt(K_DIM), n);
+  scale(q, ks_rsqrt(sum[0] + 1e-6f) * kc_inverse_sqrt(32 * n), n);
   scale(k, ks_rsqrt(sum[1] + 1e-6f), n);
   store_row(s->q, q, n);
   store_row(s->k, k, n);
   sum[0] = tree_lane(k, q, n);
-  sum[1] = tree_lane(before, k, n);
-  sum[2] = tree_lane(before, q, n);
+  sum[1] = tree_lane(w->before, k, n);
+  sum[2] = tree_lane(w->before, q, n);
   kc_lanes_sums(sum, 3);
   if (kc_lane == 0) {
     s->dots[0] = sum[0];
@@ -50,53 +71,40 @@ KC_INLINE void make_keys(const stk_gdn_pre_args *a, int kh, const shared_parts *
   }
 }
 
-KC_INLINE void make_values(const stk_gdn_pre_args *a, int h, const shared_parts *s, int n_taps) {
-  const int n = V_DIM / 32;
-  conv v;
-  float x[1][ELEMS_MAX], y[ELEMS_MAX];
-  conv_begin(&v, a, 2 * (int64_t)a->k_heads * K_DIM + (int64_t)h * V_DIM, n, n_taps, 0);
-  conv_rows(&v, 0, 1, 1, n, x);
-  conv_token(&v, x[0], n, n_taps, y);
-  store_row(s->v, y, n);
+/* gdn_post of the head, by one warp. */
+KC_INLINE void make_output(const own_part *w, const stk_gdn_post_args *a, int64_t h, const float *o, int n) {
+  float x[ELEMS_MAX], gate[ELEMS_MAX];
+  load_row(o, x, n);
+  if (a->gate == STK_GATE_SILU) kc_silu(w->x[0], gate, n);
+  else kc_sigmoid(w->x[0], gate, n);
+  const float inv = ks_rsqrt(kc_lanes_sum(tree_lane(x, x, n)) * (1.0f / (float)(32 * n)) + a->eps);
+  KC_UNROLL for (int i = 0; i < n; ++i) {
+    const int64_t e = 32 * i + kc_lane;
+    const float y = ((x[i] * inv) * w->x[1][i]) * gate[i];
+    if (a->outputs & STK_POST_F32) a->y[h * 32 * n + e] = y;
+    if (a->outputs & STK_POST_F16) a->yh[h * 32 * n + e] = kc_half(y);
+  }
 }
 
-/* gdn_post of the head, by one warp. */
-KC_INLINE void make_output(const stk_gdn_post_args *a, int h, const float *o) {
-  const int n = V_DIM / 32;
-  float x[ELEMS_MAX], z[ELEMS_MAX], gate[ELEMS_MAX];
-  load_row(a->z + (int64_t)h * V_DIM, z, n);
-  load_row(o, x, n);
-  const float inv = ks_rsqrt(kc_lanes_sum(tree_lane(x, x, n)) * (1.0f / (float)V_DIM) + a->eps);
-  if (a->gate == STK_GATE_SILU) kc_silu(z, gate, n);
-  else kc_sigmoid(z, gate, n);
-  KC_UNROLL for (int i = 0; i < n; ++i) {
-    const int e = 32 * i + kc_lane;
-    const float y = ((x[i] * inv) * a->gain[e]) * gate[i];
-    if (a->outputs & STK_POST_F32) a->y[(int64_t)h * V_DIM + e] = y;
-    if (a->outputs & STK_POST_F16) a->yh[(int64_t)h * V_DIM + e] = kc_half(y);
-  }
+/* The rows that a convolution looks back at now are its new history. */
+KC_INLINE void keep_rows(const conv *v, int n, int n_taps) {
+  KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
+    KC_UNROLL for (int i = 0; i < n; ++i) v->history[j * v->stride + 32 * i] = v->row[j][i];
 }
 
 /* After the cluster's barrier: history and tail. The first value head of a key head
  * has the key's. */
-KC_INLINE void advance(const stk_gdn_pre_args *a, int h, const shared_parts *s, int n_taps) {
-  const int ratio = a->v_heads / a->k_heads, kh = h / ratio, n = K_DIM / 32;
-  float *tail = a->k_tail + (int64_t)kh * K_DIM, *younger = tail + (int64_t)a->k_heads * K_DIM, k[ELEMS_MAX];
-  conv v;
+KC_INLINE void advance(const own_part *w, const stk_gdn_pre_args *a, int h, const shared_parts *s, int n_taps) {
+  const int ratio = a->v_heads / a->k_heads, n = key_elems(a);
+  float *tail = a->k_tail + (int64_t)(h / ratio) * 32 * n, k[ELEMS_MAX];
   if (kc_warp == 0 && h % ratio == 0) {
-    conv_place(&v, a, (int64_t)kh * K_DIM);
-    conv_advance(&v, 1, n, n_taps);
-    conv_place(&v, a, (int64_t)(a->k_heads + kh) * K_DIM);
-    conv_advance(&v, 1, n, n_taps);
-    load_row(younger, k, n);
-    store_row(tail, k, n);
+    keep_rows(&w->first, n, n_taps);
+    keep_rows(&w->second, n, n_taps);
+    store_row(tail, w->before, n);
     load_row(s->k, k, n);
-    store_row(younger, k, n);
+    store_row(tail + (int64_t)a->k_heads * 32 * n, k, n);
   }
-  if (kc_warp == 1) {
-    conv_place(&v, a, 2 * (int64_t)a->k_heads * K_DIM + (int64_t)h * V_DIM);
-    conv_advance(&v, 1, V_DIM / 32, n_taps);
-  }
+  if (kc_warp == 1) keep_rows(&w->first, value_elems(a), n_taps);
 }
 
 /* Grid: value heads, a cluster for each key head. */
@@ -104,18 +112,24 @@ KC_CLUSTER_KERNEL(gdn_decode_cuda, stk_gdn_decode_args, 256, 1, GDN_RATIO) {
   const stk_gdn_pre_args *pre = &a->pre;
   const stk_gdn_step_args *step = &a->step;
   const int rows = STEP_ROWS(step), h = kc_block, n_taps = taps_of(pre), kh = h / (step->v_heads / step->k_heads);
-  const int even = !(step->pos0 & 1), dk = 4 * rows, dv = step->v_dim;
+  const int odd = step->pos0 & 1, dk = 4 * rows, dv = step->v_dim;
   const step_place at = step_at(step, h * (dv / STK_GDN_TILE) + kc_warp, rows);
   KC_SHARED(float, shared);
   const shared_parts s = shared_at(shared, dk, dv);
   step_input in;
+  own_part own = {0};
+  own_load(&own, a, h, kh, n_taps);
   step_load_state(&in, &at, rows);
-  if (even) {
+  if (!odd) {
     step_load_vector(in.k1, pre->k_tail + (int64_t)kh * dk, at.block, rows);
     step_load_vector(in.k2, pre->k_tail + (int64_t)(pre->k_heads + kh) * dk, at.block, rows);
   }
-  if (kc_warp == 0) make_keys(pre, kh, &s, n_taps);
-  if (kc_warp == 1) make_values(pre, h, &s, n_taps);
+  if (kc_warp == 0) make_keys(&own, odd, &s, key_elems(pre), n_taps);
+  if (kc_warp == 1) {
+    float y[ELEMS_MAX];
+    conv_token(&own.first, own.x[0], value_elems(pre), n_taps, y);
+    store_row(s.v, y, value_elems(pre));
+  }
   if (kc_warp == 2 && kc_lane == 0) gate_of(pre, 0, h, s.dots + 3, s.dots + 4);
   kc_cluster_arrive();
   kc_sync();
@@ -127,11 +141,11 @@ KC_CLUSTER_KERNEL(gdn_decode_cuda, stk_gdn_decode_args, 256, 1, GDN_RATIO) {
   in.kkq = s.dots[2];
   in.a = s.dots[3];
   in.beta = s.dots[4];
-  const kc2 o = step_compute(&in, &at, even, rows);
+  const kc2 o = step_compute(&in, &at, !odd, rows);
   if (at.block == 0) kc_store2(s.o + kc_warp * STK_GDN_TILE + at.column, o);
   step_store(&in, &at);
   kc_sync();
+  if (kc_warp == 2) make_output(&own, &a->post, h, s.o, value_elems(pre));
   kc_cluster_wait();
-  if (kc_warp == 2) make_output(&a->post, h, s.o);
-  advance(pre, h, &s, n_taps);
+  advance(&own, pre, h, &s, n_taps);
 }

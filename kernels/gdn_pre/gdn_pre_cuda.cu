@@ -148,7 +148,7 @@ KC_INLINE void gates(const stk_gdn_pre_args *a, int h0, int64_t t0, int64_t t1) 
   }
 }
 
-KC_KERNEL(gdn_pre_cuda, stk_gdn_pre_args, 32 * WARPS, 4) {
+KC_KERNEL(gdn_pre_cuda, stk_gdn_pre_args, 32 * WARPS, 3) {
   const int unit = kc_block_y * WARPS + kc_warp, odd = a->pos0 & 1, n_taps = TAPS;
   const int first_gate = a->k_heads + a->v_heads, h0 = (unit - first_gate) * GATE_HEADS;
   const int64_t t0 = kc_block ? (int64_t)kc_block * RUN - odd : 0, end = ((int64_t)kc_block + 1) * RUN - odd;

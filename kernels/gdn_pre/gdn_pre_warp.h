@@ -40,6 +40,16 @@ KC_INLINE int taps_of(const stk_gdn_pre_args *a) {
   return TAPS;
 }
 
+/* Channels of a lane in a key head and in a value head. */
+KC_INLINE int key_elems(const stk_gdn_pre_args *a) {
+  (void)a;
+  return K_DIM / 32;
+}
+KC_INLINE int value_elems(const stk_gdn_pre_args *a) {
+  (void)a;
+  return V_DIM / 32;
+}
+
 /* Channels c0 on. */
 KC_INLINE void conv_place(conv *v, const stk_gdn_pre_args *a, int64_t c0) {
   v->stride = 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
@@ -53,8 +63,15 @@ KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n,
   conv_place(v, a, c0);
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
     KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = raw(v, n_taps, t - (n_taps - 1) + j, i);
-  KC_UNROLL for (int i = 0; i < n; ++i)
-    KC_UNROLL for (int j = 0; j < n_taps; ++j) v->w[j][i] = a->conv_w[(c + 32 * i) * n_taps + j];
+  KC_UNROLL for (int i = 0; i < n; ++i) {
+    const float *w = a->conv_w + (c + 32 * i) * n_taps;
+    if (n_taps == 4) {
+      const kc4 taps = kc_load4(w);
+      KC_UNROLL for (int j = 0; j < 4; ++j) v->w[j][i] = taps.v[j];
+    } else {
+      KC_UNROLL for (int j = 0; j < n_taps; ++j) v->w[j][i] = w[j];
+    }
+  }
 }
 
 /* The raw rows of n_rows tokens from t on; those at t1 and beyond are that of t. */
