@@ -28,6 +28,7 @@
  * and whoever compiles it GDN_DK and GDN_DV; without them Dk and Dv are run-time
  * values, for tests. */
 #include "common/k_cuda.h"
+#include "common/k_cuda_math.h"
 #include "gdn_scan/gdn_scan.h"
 
 #ifdef GDN_DK
@@ -175,28 +176,6 @@ KC_INLINE void to_columns(const unit *u, float own, float all[COLS]) {
 #endif
 #endif
 }
-
-/* ---- division by c -------------------------------------------------------------- */
-
-/* a / c for |a| in [2^-90, 2^90] and c in [2^-30, 2^30], correctly rounded, with
- * y = 1 / c correctly rounded: the first correction brings the quotient within
- * one ulp, after the second it is the nearest (Markstein's theorem; the remainders
- * are exact in this range). */
-KC_INLINE float divide_near(float a, float c, float y) {
-  float q = a * y;
-  q = ks_fma(ks_fma(-q, c, a), y, q);
-  return ks_fma(ks_fma(-q, c, a), y, q);
-}
-
-/* Of a NaN both ways of dividing make one. */
-KC_INLINE int are_near(float a, float b) {
-  a = kc_abs(a);
-  b = kc_abs(b);
-  const float low = a < b ? a : b, high = a < b ? b : a;
-  return (low >= 8.07793567e-28f) & (high <= 1.23794004e27f); /* 2^-90, 2^90 */
-}
-
-KC_INLINE int c_is_near(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
 
 /* ---- one token, keys and queries from global memory ------------------------------ */
 
@@ -399,12 +378,12 @@ KC_INLINE int pair(part *p, const unit *u, const place *at, float *o, int64_t dv
   y->half = cs.v[2] * ks_fma(-y->c1, first, v_even);
   y->w = rest.v[0] * y->half;
   y->delta = cs.v[3] * ks_fma(-dots.v[2], y->w, ks_fma(-y->c2, second, v_odd));
-  const float d1 = divide_near(y->half, y->c1, rest.v[1]), d2 = divide_near(y->delta, y->c2, rest.v[2]);
+  const float d1 = kc_divide_near(y->half, y->c1, rest.v[1]), d2 = kc_divide_near(y->delta, y->c2, rest.v[2]);
   queries(p, at->k, rows, 2, n - n / 4, y);
   to_columns(u, d1, p->d1);
   to_columns(u, d2, p->d2);
   queries(p, at->k, rows, n - n / 4, n, y);
-  return kc_any(!((rest.v[3] != 0.0f) & are_near(y->half, y->delta)));
+  return kc_any(!((rest.v[3] != 0.0f) & kc_are_near(y->half, y->delta)));
 }
 
 /* more: another pair follows. X then gets here the factor that the contract applies
@@ -560,7 +539,7 @@ KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scal
   record[R_A_ODD] = token[2];
   record[R_INV_C1] = 1.0f / c1_own;
   record[R_INV_C2] = 1.0f / c2_own;
-  record[R_PLAIN] = c2_own >= STK_GDN_C_MIN && c_is_near(c1_own) && c_is_near(c2_own) ? 1.0f : 0.0f;
+  record[R_PLAIN] = c2_own >= STK_GDN_C_MIN && kc_is_near_one(c1_own) && kc_is_near_one(c2_own) ? 1.0f : 0.0f;
 }
 
 /* Before barrier n stage n is ready; behind it the others have left stage n - 1, so

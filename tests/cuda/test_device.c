@@ -102,6 +102,45 @@ out:
   return status;
 }
 
+/* The quick division by 1 + z: every divisor in [1, 2], with 64 numerators each. */
+static const char division_text[] =
+    "#include \"common/k_cuda_math.h\"\n"
+    "typedef struct division_args { unsigned *n_wrong; } division_args;\n"
+    "KC_KERNEL(division, division_args, 256, 1) {\n"
+    "  const unsigned index = blockIdx.x * 256u + threadIdx.x;\n"
+    "  const float divisor = ks_float((int)(0x3f800000u + (index < 0x800000u ? index : 0x800000u)));\n"
+    "  unsigned random = index * 2654435761u + 1u, wrong = 0;\n"
+    "  for (int i = 0; i < 64; ++i) {\n"
+    "    random = random * 1664525u + 1013904223u;\n"
+    "    const unsigned exponent = 127u - 95u + (random >> 8) % 220u;\n"
+    "    const float top = ks_float((int)((random & 0x80000000u) | exponent << 23 | ((random * 747796405u) >> 9)));\n"
+    "    wrong += ks_bits(kf_div(top, divisor)) != ks_bits(top / divisor);\n"
+    "  }\n"
+    "  if (wrong) atomicAdd(a->n_wrong, wrong);\n"
+    "}\n";
+
+static strata_status check_division(st_cuda *cuda, int32_t *n_failed, strata_error *err) {
+  strata_status status = STRATA_OK;
+  const st_cuda_source source = {"division.cu", division_text, "division", ""};
+  const stk_cuda_launch launch = {.grid = {(0x800000 + 256) / 256, 1, 1}, .block = 256};
+  st_cuda_module *module = NULL;
+  void *count = NULL;
+  uint32_t n_wrong = 1;
+  char text[64] = "";
+  ST_TRY_OUT(st_cuda_module_open(cuda, &source, &module, err));
+  ST_TRY_OUT(st_cuda_alloc(cuda, sizeof n_wrong, "a count", &count, err));
+  ST_TRY_OUT(st_cuda_fill(cuda, count, 0, sizeof n_wrong, err));
+  ST_TRY_OUT(st_cuda_launch(cuda, module, &launch, &count, err));
+  ST_TRY_OUT(st_cuda_download(cuda, &n_wrong, count, sizeof n_wrong, err));
+  if (n_wrong) snprintf(text, sizeof text, "%u of %u quotients are wrong", n_wrong, 64u * 0x800000u);
+  show(NULL, "the quick division = the plain one", text[0] ? text : NULL);
+  *n_failed += n_wrong != 0;
+out:
+  st_cuda_module_close(cuda, &module);
+  st_cuda_free(cuda, &count);
+  return status;
+}
+
 int main(int argc, char **argv) {
   char why[512];
   st_cuda *cuda = NULL;
@@ -114,6 +153,7 @@ int main(int argc, char **argv) {
   strata_status status = st_cuda_open(0, NULL, &cuda, &err);
   if (status == STRATA_OK)
     status = lab_cuda_check(cuda, argc > 1 ? argv[1] : NULL, argc > 2 ? 1 : REPEATS, show, NULL, &n_passed, &n_failed, &err);
+  if (status == STRATA_OK) status = check_division(cuda, &n_failed, &err);
   if (status == STRATA_OK) status = check_batch(cuda, &n_failed, &err);
   for (int32_t pos0 = 0; pos0 < 4 && status == STRATA_OK && st_cuda_info_of(cuda)->major >= 9; ++pos0)
     status = check_decode(cuda, pos0, argc > 2 ? 1 : REPEATS, &n_failed, &err);

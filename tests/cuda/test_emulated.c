@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "common/k_cuda_math.h"
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
@@ -27,8 +28,10 @@ static const emulated kernels[] = {
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
-static void run_case(const emulated *e, const stk_op *op, int32_t index, cuda_order order) {
-  const void *shape = (const char *)op->cases + (size_t)index * op->args_bytes;
+/* A window that goes round the stages of shared memory several times. */
+static const stk_gdn_scan_args long_scan = {.n_tokens = 131, .pos0 = 1, .k_heads = 1, .v_heads = 3, .k_dim = 32, .v_dim = 32};
+
+static void run_case(const emulated *e, const stk_op *op, int32_t index, const void *shape, cuda_order order) {
   const lab_fill fill = {.seed = 1 + (uint64_t)order, .poison = 0x5a, .guard = 0x5e, .unread = 0xff};
   stk_cuda_launch launch;
   strata_error err;
@@ -56,7 +59,34 @@ static void test_kernel(void **state) {
   assert_int_equal(e->kernel->contract, op->contract);
   assert_int_equal(e->kernel->args_bytes, op->args_bytes);
   for (int32_t c = 0; c < op->n_cases; ++c)
-    for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order) run_case(e, op, c, (cuda_order)order);
+    for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order)
+      run_case(e, op, c, (const char *)op->cases + (size_t)c * op->args_bytes, (cuda_order)order);
+  if (op == st_kreg_op(ST_OP_gdn_scan)) run_case(e, op, -1, &long_scan, CUDA_SHUFFLED);
+}
+
+/* A float of either sign with an exponent in [low, high). */
+static float random_float(uint64_t *random, int low, int high) {
+  const uint64_t r = lab_random(random);
+  const uint32_t exponent = (uint32_t)(127 + low) + (uint32_t)(r >> 40) % (uint32_t)(high - low);
+  const uint32_t bits = (uint32_t)(r & 0x807fffffu) | exponent << 23;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+/* The quick divisions, with the reciprocal correctly rounded; on the GPU, where one of
+ * them starts from an approximation, tests/cuda/test_device does the same. */
+static void test_division(void **state) {
+  uint64_t random = 7;
+  (void)state;
+  for (int i = 0; i < 4000000; ++i) {
+    const float a = random_float(&random, -90, 90), c = kc_abs(random_float(&random, -30, 30));
+    const float top = random_float(&random, -95, 127), divisor = kc_abs(random_float(&random, 0, 1));
+    const float got = kc_divide_near(a, c, 1.0f / c), want = a / c;
+    if (memcmp(&got, &want, sizeof got) != 0) fail_msg("%a / %a: %a instead of %a", a, c, got, want);
+    const float got2 = kf_div(top, divisor), want2 = top / divisor;
+    if (memcmp(&got2, &want2, sizeof got2) != 0) fail_msg("%a / %a: %a instead of %a", top, divisor, got2, want2);
+  }
 }
 
 cuda_entry gdn_step_batch_cuda, gdn_decode_cuda;
@@ -125,10 +155,11 @@ static void test_decode(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 2];
+  struct CMUnitTest tests[N_KERNELS + 3];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
   tests[N_KERNELS + 1] = (struct CMUnitTest)cmocka_unit_test(test_decode);
+  tests[N_KERNELS + 2] = (struct CMUnitTest)cmocka_unit_test(test_division);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
