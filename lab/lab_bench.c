@@ -7,7 +7,7 @@
 #include "lab/lab_case.h"
 #include "os/st_process.h"
 
-enum { PARTS_A_THREAD = 4 };
+enum { POISON = 0xa5 };
 #define WARM_SECONDS 0.05
 
 typedef struct bench_set {
@@ -66,7 +66,7 @@ static strata_status new_case(const lab_bench_stage *stage, lab_fill fill, lab_c
 }
 
 static strata_status set_init(lab_bench *b, bench_set *set, uint64_t seed, strata_error *err) {
-  const lab_fill fill = {seed, 0xa5, 0x5e, 0};
+  const lab_fill fill = {.seed = seed, .poison = POISON, .guard = 0x5e};
   for (int32_t s = 0; s < b->n_stages; ++s) {
     lab_case *c = &set->stages[s];
     ST_TRY(new_case(&b->stages[s], fill, c, err));
@@ -84,21 +84,13 @@ static void put_back(const lab_bench *b) {
     memcpy(b->originals[i].to, b->originals[i].saved, b->originals[i].n_bytes);
 }
 
-static int32_t parts_of(const lab_bench *b, const lab_case *c) {
-  stk_param params[STK_PARAMS_MAX];
-  int32_t threads = st_pool_threads(b->pool), n = c->op->params ? c->op->params(c->args, params) : 0;
-  for (int32_t i = 0; i < n; ++i)
-    if (strcmp(params[i].name, "T") == 0 && stk_param_get(&params[i]) > 1) return threads * PARTS_A_THREAD;
-  return threads;
-}
-
 /* Calls of one dispatch on a set, for one stage or all (-1). */
 static int32_t add_calls(const lab_bench *b, int32_t stage, lab_arm arm, int32_t set, st_call *calls) {
   int32_t n = 0;
   for (int32_t s = 0; s < b->n_stages; ++s) {
     const lab_case *c = &b->sets[set].stages[s];
     if (stage >= 0 && s != stage) continue;
-    calls[n++] = (st_call){b->stages[s].kernel[arm], c->args, parts_of(b, c), s, -1};
+    calls[n++] = (st_call){b->stages[s].kernel[arm], c->args, lab_case_parts(c, st_pool_threads(b->pool)), s, -1};
   }
   return n;
 }

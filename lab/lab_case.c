@@ -7,6 +7,8 @@
 
 #include "core/st_mem.h"
 
+enum { PARTS_A_THREAD = 4, TINY_STRETCH = 256 };
+
 uint64_t lab_random(uint64_t *state) {
   uint64_t z = (*state += 0x9E3779B97F4A7C15u);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -33,6 +35,13 @@ static void put_value(uint8_t *data, size_t i, stk_dtype dtype, double value) {
   }
 }
 
+/* Element i of a tensor that may hold 0 is subnormal in every fourth stretch of them: in
+ * all of a row, or its sums would hide them. */
+static bool is_tiny(const stk_tensor *tensor, size_t i) {
+  bool wide = tensor->dtype == STK_F32 || tensor->dtype == STK_BF16;
+  return wide && tensor->low <= 0 && tensor->high >= 0 && i / TINY_STRETCH % 4 == 1;
+}
+
 static strata_status fill(const stk_tensor *tensor, const lab_fill *how, uint64_t *random,
                           st_guarded *b, strata_error *err) {
   ST_TRY(st_guarded_new(b, tensor->n * stk_dtype_bytes(tensor->dtype), LAB_GUARD_BYTES,
@@ -45,6 +54,7 @@ static strata_status fill(const stk_tensor *tensor, const lab_fill *how, uint64_
   for (size_t i = 0; i < tensor->n && random_values; ++i) {
     double unit = (double)(lab_random(random) >> 11) / 9007199254740992.0;
     double value = tensor->low + unit * (tensor->high - tensor->low);
+    if (how->tiny && is_tiny(tensor, i)) value *= 0x1p-130;
     put_value(b->data, i, tensor->dtype, tensor->fill == STK_FILL_INDEX ? floor(value) : value);
   }
   return STRATA_OK;
@@ -82,11 +92,29 @@ void lab_case_run(lab_case *c, const stk_kernel *kernel, int32_t n_parts) {
 
 static strata_status run_on_cpu(const void *self, lab_case *c, int32_t n_parts, strata_error *err) {
   (void)err;
+  lab_case_close_inputs(c);
   lab_case_run(c, self, n_parts);
+  lab_case_open_inputs(c);
   return STRATA_OK;
 }
 
 lab_runner lab_runner_of(const stk_kernel *kernel) { return (lab_runner){run_on_cpu, kernel}; }
+
+int32_t lab_case_parts(const lab_case *c, int32_t n_threads) {
+  stk_param params[STK_PARAMS_MAX];
+  int32_t n = c->op->params ? c->op->params(c->args, params) : 0;
+  for (int32_t i = 0; i < n; ++i)
+    if (strcmp(params[i].name, "T") == 0 && stk_param_get(&params[i]) > 1) return n_threads * PARTS_A_THREAD;
+  return n_threads;
+}
+
+static void let_write_inputs(lab_case *c, bool allowed) {
+  for (int32_t i = 0; i < c->n; ++i)
+    if (c->tensors[i].role == STK_IN) st_guarded_let_write(&c->buffers[i], allowed);
+}
+
+void lab_case_close_inputs(lab_case *c) { let_write_inputs(c, false); }
+void lab_case_open_inputs(lab_case *c) { let_write_inputs(c, true); }
 
 /* The first of n bytes that is not value; n if there is none. */
 static size_t first_other(const uint8_t *bytes, size_t n, uint8_t value) {

@@ -16,6 +16,7 @@ typedef struct lab_fill {
   uint8_t poison; /* each byte of an output */
   uint8_t guard;  /* each byte around a tensor */
   uint8_t unread; /* each byte of a tensor that must not be read (STK_FILL_UNREAD) */
+  bool tiny;      /* f32 and bf16 tensors hold stretches of subnormal numbers */
 } lab_fill;
 
 /* The args of one run and its buffers. */
@@ -46,6 +47,14 @@ typedef struct lab_runner {
 
 /* Cannot fail. */
 lab_runner lab_runner_of(const stk_kernel *kernel);
+
+/* As many parts as a run on n_threads is cut into: several a thread where there are
+ * tokens enough. */
+int32_t lab_case_parts(const lab_case *c, int32_t n_threads);
+
+/* Whoever writes into a closed input dies of it. */
+void lab_case_close_inputs(lab_case *c);
+void lab_case_open_inputs(lab_case *c);
 
 /* What can be wrong with the bytes of one tensor, the worst last. */
 typedef enum lab_byte_word {

@@ -20,6 +20,7 @@ typedef struct trial {
   int32_t index, n_parts;
   uint64_t seed;
   uint8_t poison;
+  bool tiny; /* as in lab_fill */
 } trial;
 
 static void describe(const trial *t, const char *against, const lab_difference *d, char *text,
@@ -32,7 +33,7 @@ static void describe(const trial *t, const char *against, const lab_difference *
 
 static strata_status new_case(lab_case *c, const trial *t, strata_error *err) {
   const void *shape = (const char *)t->op->cases + (size_t)t->index * t->op->args_bytes;
-  lab_fill fill = {t->seed, t->poison, (uint8_t)(t->poison ^ 0xff), 0xff};
+  lab_fill fill = {t->seed, t->poison, (uint8_t)(t->poison ^ 0xff), 0xff, t->tiny};
   return lab_case_init(c, t->op, shape, fill, err);
 }
 
@@ -83,7 +84,7 @@ strata_status lab_check_kernel(const stk_op *op, const stk_kernel *kernel, lab_t
     snprintf(detail, sizeof detail, "class fast, but the contract has no bound");
   for (int32_t c = 0; c < op->n_cases && !detail[0]; ++c)
     for (int32_t p = 0; p < (int32_t)(sizeof parts / sizeof *parts) && !detail[0]; ++p) {
-      trial t = {op, kernel, c, parts[p], 1 + (uint64_t)p, p % 2 ? 0xa5 : 0x5a};
+      trial t = {op, kernel, c, parts[p], 1 + (uint64_t)p, p % 2 ? 0xa5 : 0x5a, parts[p] == 3};
       ST_TRY(run_trial(&t, detail, sizeof detail, err));
     }
   lab_tally_add(tally, name, detail[0] ? detail : NULL);

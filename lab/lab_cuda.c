@@ -110,7 +110,7 @@ out:
 
 static lab_fill filling(uint64_t seed) {
   const uint8_t poison = seed % 2 ? 0x5a : 0xa5;
-  return (lab_fill){seed, poison, (uint8_t)(poison ^ 0xff), 0xff};
+  return (lab_fill){.seed = seed, .poison = poison, .guard = (uint8_t)(poison ^ 0xff), .unread = 0xff};
 }
 
 static strata_status check_kernel(st_cuda *cuda, const stk_cuda_kernel *kernel, int32_t n_repeats, lab_tally *tally,

@@ -32,3 +32,9 @@ void st_guarded_free(st_guarded *g) {
   if (g->pages) munmap(g->pages, g->n_pages_bytes);
   *g = (st_guarded){0};
 }
+
+/* Pages that a tensor has to itself: it cannot fail for another reason than a bug. */
+void st_guarded_let_write(st_guarded *g, bool allowed) {
+  const size_t n_bytes = g->front_bytes + g->n_bytes + g->back_bytes;
+  if (g->pages) mprotect(g->front, n_bytes, allowed ? PROT_READ | PROT_WRITE : PROT_READ);
+}

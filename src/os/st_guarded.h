@@ -17,4 +17,7 @@ strata_status st_guarded_new(st_guarded *out, size_t n_bytes, size_t margin, con
                              strata_error *err);
 void st_guarded_free(st_guarded *g);
 
+/* All of front, data and back may be written (as at first), or only be read. */
+void st_guarded_let_write(st_guarded *g, bool allowed);
+
 #endif

@@ -34,7 +34,7 @@ static strata_status check_batch(st_cuda *cuda, int32_t *n_failed, strata_error 
   char text[256] = "";
   for (int32_t i = 0; i < SEQUENCES; ++i) {
     stk_gdn_step_args shape = *(const stk_gdn_step_args *)op->released;
-    const lab_fill fill = {1 + (uint64_t)i, 0x5a, 0xa5, 0xff};
+    const lab_fill fill = {.seed = 1 + (uint64_t)i, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
     shape.pos0 = i;
     ST_TRY_OUT(lab_case_init(&want[i], op, &shape, fill, err));
     ST_TRY_OUT(lab_case_init(&got[i], op, &shape, fill, err));
