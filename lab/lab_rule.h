@@ -12,7 +12,7 @@
  *   max_rounds     200    or this many
  *   disturbed      3      a sample longer than this many medians of its arm is
  *                         disturbed: kept, marked, and left out with its pair
- *   max_disturbed  0.3333 more than this share of them: no verdict */
+ *   max_disturbed  0.3333 more than this share of an arm's: no verdict */
 #ifndef LAB_RULE_H
 #define LAB_RULE_H
 

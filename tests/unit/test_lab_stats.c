@@ -22,8 +22,9 @@ typedef struct machine {
   double noise;      /* relative, uniform on both sides */
   double drift;      /* growth of all times, a batch */
   double hit_chance; /* of a batch that takes eight times as long */
+  int32_t slow, slow_of; /* so many of so many batches of the candidate are slow by themselves */
   double second;     /* the second arm of a pair takes this much more */
-  int32_t n_batches;
+  int32_t n_batches, n_cands;
 } machine;
 
 static double unit(machine *m) { return (double)(lab_random(&m->random) >> 11) / 9007199254740992.0; }
@@ -33,6 +34,7 @@ static double batch(machine *m, lab_arm arm, int32_t order) {
   t *= 1 + m->noise * (2 * unit(m) - 1);
   t *= pow(1 + m->drift, m->n_batches++);
   if (order) t *= 1 + m->second;
+  if (arm == LAB_CAND && m->slow && m->n_cands++ % m->slow_of < m->slow) t *= 8;
   return unit(m) < m->hit_chance ? 8 * t : t;
 }
 
@@ -127,6 +129,17 @@ static void test_disturbed(void **state) {
   assert_string_equal(o.reason, "too many disturbed samples");
 }
 
+/* A candidate that is fast three times in four is not fast. */
+static void test_a_kernel_that_disturbs_itself(void **state) {
+  (void)state;
+  machine m = {.random = 4, .noise = 0.004, .cand = 0.9, .slow = 1, .slow_of = 4};
+  lab_outcome o = judged(m, 40);
+  assert_int_equal(o.verdict, LAB_NO_VERDICT);
+  assert_string_equal(o.reason, "one kernel is disturbed again and again, the other is not");
+  m.slow = 2, m.slow_of = 5; /* a tenth of all samples, but more than a third of its own */
+  assert_string_equal(judged(m, 40).reason, "too many disturbed samples");
+}
+
 static void test_too_little(void **state) {
   (void)state;
   machine quiet = {.random = 4, .noise = 0.004, .cand = 0.9};
@@ -195,6 +208,7 @@ int main(void) {
       cmocka_unit_test(test_drift_cancels),
       cmocka_unit_test(test_swapped_arms_give_the_reciprocal),
       cmocka_unit_test(test_disturbed),
+      cmocka_unit_test(test_a_kernel_that_disturbs_itself),
       cmocka_unit_test(test_too_little),
       cmocka_unit_test(test_overall),
       cmocka_unit_test(test_rule_files),
