@@ -8,6 +8,7 @@
 #include "core/st_mem.h"
 #include "lab/lab_cuda_bench.h"
 #include "lab/lab_report.h"
+#include "lab/lab_together.h"
 #include "os/st_dir.h"
 #include "os/st_file.h"
 #include "os/st_process.h"
@@ -144,6 +145,7 @@ typedef struct check_job {
   const lab_side *base, *cand; /* base NULL: the op's oracle */
   const stk_op *op;
   const void *shape;
+  int32_t n_threads;
   lab_trial trial;
   lab_parity parity;
 } check_job;
@@ -151,12 +153,18 @@ typedef struct check_job {
 static strata_status check_on_cpu(check_job *job, strata_error *err) {
   strata_status status = STRATA_OK;
   lab_loaded base = {0}, cand = {0};
+  lab_together together = {0};
   if (job->base) ST_TRY_OUT(lab_side_load(job->base, COPY_FIRST, &base, err));
   ST_TRY_OUT(lab_side_load(job->cand, COPY_SECOND, &cand, err));
   job->trial.base = lab_runner_of(base.kernel ? base.kernel : job->op->oracle);
   job->trial.cand = lab_runner_of(cand.kernel);
+  ST_TRY_OUT(st_pool_new(job->n_threads, &together.pool, err));
+  together.kernel = cand.kernel;
+  job->trial.together = lab_runner_together(&together);
+  job->trial.n_threads = job->n_threads;
   ST_TRY_OUT(lab_parity_check(&job->trial, &job->parity, err));
 out:
+  st_pool_free(&together.pool);
   lab_side_unload(&base);
   lab_side_unload(&cand);
   return status;
@@ -195,6 +203,7 @@ static strata_status check_child(void *user, strata_error *err) {
 /* Runs the job in a child; a crash or a hang becomes the parity's word. */
 static strata_status check_once(const lab_request *q, check_job *job, strata_error *err) {
   st_child_result end;
+  job->n_threads = q->n_threads > 1 ? q->n_threads : 2; /* parts meet, even if none do when timed */
   ST_TRY(st_child_run(check_child, job, q->deadline, &end, err));
   if (end.end == ST_CHILD_CRASHED) lab_parity_crashed(&job->parity, end.name, end.address);
   if (end.end == ST_CHILD_HUNG) {
@@ -434,8 +443,10 @@ static strata_status keep_timing(const lab_result *r, const time_job *job, int32
   out->n_bytes = measured->n_bytes;
   out->work = measured->work;
   ST_TRY(lab_stats_judge(out->samples->items, out->samples->n, &r->rule, &out->outcome, err));
-  if (out->samples->changed) out->outcome.verdict = LAB_WRONG;
-  else if (!measured->complete) {
+  if (out->samples->changed) {
+    out->outcome.verdict = LAB_WRONG;
+    out->outcome.reason = LAB_REASON_CHANGED;
+  } else if (!measured->complete) {
     out->outcome.verdict = LAB_NO_VERDICT;
     out->outcome.reason = LAB_REASON_DEADLINE;
   }
@@ -506,18 +517,34 @@ const lab_timing *lab_result_timings(const lab_result *r) {
   return r->request->kind == LAB_PIPELINE ? r->total : r->stages[0].timings;
 }
 
+/* Whether a stage, or the chain, gave something else when it was timed. */
+static bool find_wrong_timing(lab_result *r) {
+  for (int32_t s = 0; s <= r->request->n_stages; ++s) {
+    const lab_timing *t = s < r->request->n_stages ? r->stages[s].timings : r->total;
+    for (int32_t i = 0; i < r->n_measured; ++i)
+      if (t[i].outcome.verdict == LAB_WRONG) {
+        const char *what = s < r->request->n_stages ? r->stages[s].op->name : "all stages";
+        snprintf(r->reason, sizeof r->reason, "%s, %s: %s", what, r->timed[i].name, t[i].outcome.reason);
+        return true;
+      }
+  }
+  return false;
+}
+
 static void judge(lab_result *r) {
   lab_verdict sizes[LAB_SIZES_MAX];
   const lab_timing *t = lab_result_timings(r);
+  if (find_wrong_timing(r)) {
+    r->verdict = LAB_WRONG;
+    return;
+  }
   for (int32_t i = 0; i < r->n_measured; ++i) {
     sizes[i] = t[i].outcome.verdict;
     if (sizes[i] == LAB_NO_VERDICT && !r->reason[0])
       snprintf(r->reason, sizeof r->reason, "%s: %s", r->timed[i].name, t[i].outcome.reason);
-    if (sizes[i] == LAB_WRONG)
-      snprintf(r->reason, sizeof r->reason, "%s: a timed batch left other bytes than base's", r->timed[i].name);
   }
   r->verdict = lab_stats_overall(sizes, r->n_measured);
-  if (r->verdict != LAB_NO_VERDICT && r->verdict != LAB_WRONG) r->reason[0] = '\0';
+  if (r->verdict != LAB_NO_VERDICT) r->reason[0] = '\0';
 }
 
 /* ---- all of it ---------------------------------------------------------------------- */
@@ -558,7 +585,7 @@ static strata_status compare(lab_result *r, strata_error *err) {
     r->verdict = LAB_WRONG;
     return STRATA_OK;
   }
-  for (int32_t i = 0; i < r->n_timed; ++i) ST_TRY(time_size(r, i, err));
+  for (int32_t i = 0; i < r->n_timed && !find_wrong_timing(r); ++i) ST_TRY(time_size(r, i, err));
   judge(r);
   return STRATA_OK;
 }

@@ -2,8 +2,9 @@
  *
  * A batch is LAB_BATCH dispatches in a row, on sets of buffers that together are
  * larger than the last-level cache and are taken in turn. All arms work on the same
- * sets; before a batch, untimed, whatever a kernel changes is put back. After a batch
- * the last set's outputs are compared with what base leaves there.
+ * sets; before a batch, untimed, whatever a kernel updates is put back, and outputs are
+ * poisoned. After a batch the last set, and another one in turn, must hold what base left
+ * there before any other arm ran, and every thread its floating-point mode.
  *
  * In a chain each stage reads what the stages before it wrote, tensors being matched
  * by name; base ran them all once, and no arm changes that: parity was proved before. */

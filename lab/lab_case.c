@@ -42,13 +42,11 @@ static bool is_tiny(const stk_tensor *tensor, size_t i) {
   return wide && tensor->low <= 0 && tensor->high >= 0 && i / TINY_STRETCH % 4 == 1;
 }
 
-static strata_status fill(const stk_tensor *tensor, const lab_fill *how, uint64_t *random,
-                          st_guarded *b, strata_error *err) {
-  ST_TRY(st_guarded_new(b, tensor->n * stk_dtype_bytes(tensor->dtype), LAB_GUARD_BYTES,
-                        tensor->name, err));
+static void fill(const stk_tensor *tensor, const lab_fill *how, uint64_t *random, const st_guarded *b) {
   memset(b->front, how->guard, b->front_bytes);
   memset(b->back, how->guard, b->back_bytes);
   if (tensor->role == STK_OUT) memset(b->data, how->poison, b->n_bytes);
+  else if (tensor->fill == STK_FILL_NONE) memset(b->data, 0, b->n_bytes);
   if (tensor->fill == STK_FILL_UNREAD) memset(b->data, how->unread, b->n_bytes);
   bool random_values = tensor->fill == STK_FILL_UNIFORM || tensor->fill == STK_FILL_INDEX;
   for (size_t i = 0; i < tensor->n && random_values; ++i) {
@@ -57,24 +55,34 @@ static strata_status fill(const stk_tensor *tensor, const lab_fill *how, uint64_
     if (how->tiny && is_tiny(tensor, i)) value *= 0x1p-130;
     put_value(b->data, i, tensor->dtype, tensor->fill == STK_FILL_INDEX ? floor(value) : value);
   }
-  return STRATA_OK;
+}
+
+void lab_case_refill(lab_case *c, const void *shape, lab_fill how) {
+  uint64_t random = how.seed;
+  c->fill = how;
+  memcpy(c->args, shape, c->op->args_bytes);
+  for (int32_t i = 0; i < c->n; ++i) {
+    fill(&c->tensors[i], &how, &random, &c->buffers[i]);
+    *c->tensors[i].slot = c->buffers[i].data;
+  }
+  if (c->op->prepare) c->op->prepare(c->args, random);
 }
 
 strata_status lab_case_init(lab_case *c, const stk_op *op, const void *shape, lab_fill how,
                             strata_error *err) {
   strata_status status = STRATA_OK;
-  uint64_t random = how.seed;
-  *c = (lab_case){.op = op, .fill = how};
+  *c = (lab_case){.op = op};
   const char *wrong = op->check(shape);
   if (wrong) ST_FAIL(err, UNSUPPORTED, "%s", wrong);
   ST_TRY_OUT(st_calloc(&c->args, 1, op->args_bytes, "a test case", err));
   memcpy(c->args, shape, op->args_bytes);
   int32_t n = op->tensors(c->args, c->tensors);
   for (; c->n < n; ++c->n) {
-    ST_TRY_OUT(fill(&c->tensors[c->n], &how, &random, &c->buffers[c->n], err));
-    *c->tensors[c->n].slot = c->buffers[c->n].data;
+    const stk_tensor *tensor = &c->tensors[c->n];
+    ST_TRY_OUT(st_guarded_new(&c->buffers[c->n], tensor->n * stk_dtype_bytes(tensor->dtype), LAB_GUARD_BYTES,
+                              tensor->name, err));
   }
-  if (op->prepare) op->prepare(c->args, random);
+  lab_case_refill(c, shape, how);
 out:
   if (status != STRATA_OK) lab_case_release(c);
   return status;

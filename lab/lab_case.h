@@ -35,6 +35,9 @@ strata_status lab_case_init(lab_case *c, const stk_op *op, const void *shape, la
                             strata_error *err);
 void lab_case_release(lab_case *c);
 
+/* Fills the same buffers anew, as if the case had been made with this fill. */
+void lab_case_refill(lab_case *c, const void *shape, lab_fill fill);
+
 /* Runs all parts, the last one first. */
 void lab_case_run(lab_case *c, const stk_kernel *kernel, int32_t n_parts);
 

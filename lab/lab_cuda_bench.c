@@ -54,7 +54,7 @@ static void link_stages(bench_set *set, int32_t stage) {
 }
 
 static strata_status set_init(lab_cuda_bench *b, bench_set *set, uint64_t seed, strata_error *err) {
-  const lab_fill fill = {seed, 0xa5, 0x5e, 0};
+  const lab_fill fill = {.seed = seed, .poison = 0xa5, .guard = 0x5e};
   for (int32_t s = 0; s < b->n_stages; ++s) {
     set_stage *stage = &set->stages[s];
     ST_TRY(lab_case_init(&stage->host, b->stages[s].op, b->stages[s].args->bytes, fill, err));

@@ -12,8 +12,8 @@ enum { SMALL_BYTES = 64 << 20 };
 const char *lab_word_name(lab_word word) {
   static const char *const names[LAB_WORDS] = {
       "pass", "wrong", "beyond the bound", "nan", "unwritten", "wrote outside",
-      "depends on the part count", "depends on padding", "depends on old output",
-      "reads what it must not", "not repeatable", "first call only", "stale output",
+      "wrote an input", "depends on the part count", "depends on padding", "depends on old output",
+      "reads what it must not", "parts disturb each other", "not repeatable", "first call only", "stale output",
       "floating-point mode", "crashed", "hung"};
   return names[word];
 }
@@ -22,10 +22,19 @@ const char *lab_word_name(lab_word word) {
 typedef struct attempt {
   lab_fill fill;
   int32_t n_parts;
+  bool together; /* at the same time, and as many as are timed */
+  bool reused;   /* after a run on the inputs of fill_before, in the same buffers */
 } attempt;
 
-static strata_status new_case(const lab_trial *t, lab_case *c, lab_fill fill, strata_error *err) {
+/* A case with a fill: of made-up inputs, or of those of a captured call. */
+static strata_status fresh_case(const lab_trial *t, lab_fill fill, lab_case *c, strata_error *err) {
   return t->trace ? lab_trace_case(t->trace, fill, c, err) : lab_case_init(c, t->op, t->shape, fill, err);
+}
+
+static lab_fill fill_before(lab_fill fill) {
+  --fill.seed;
+  fill.tiny = false;
+  return fill;
 }
 
 /* ---- controls ----------------------------------------------------------------- */
@@ -69,19 +78,26 @@ static lab_word word_of(lab_byte_word word) {
   return LAB_WRONG_RESULT;
 }
 
+static lab_place place_of(const stk_tensor *tensor, const st_guarded *b) {
+  return (lab_place){tensor->name, b->data, b->data + b->n_bytes, b->front, b->back + b->back_bytes,
+                     tensor->role == STK_IN};
+}
+
 static void note_places(lab_parity *out, const lab_case *c, int32_t n_parts) {
   out->n_parts = n_parts;
   out->n_places = c->n;
   for (int32_t i = 0; i < c->n; ++i)
-    out->places[i] = (lab_place){c->tensors[i].name, c->buffers[i].data, c->buffers[i].data + c->buffers[i].n_bytes};
+    out->places[i] = place_of(&c->tensors[i], &c->buffers[i]);
 }
 
 /* Runs the candidate. *kept: it left the floating-point mode as it was. */
-static strata_status run_candidate(const lab_trial *t, lab_case *c, int32_t n_parts, lab_parity *out,
+static strata_status run_candidate(const lab_trial *t, const attempt *a, lab_case *c, lab_parity *out,
                                    bool *kept, strata_error *err) {
+  const lab_runner *runner = a->together ? &t->together : &t->cand;
+  const int32_t n_parts = a->together ? lab_case_parts(c, t->n_threads) : a->n_parts;
   note_places(out, c, n_parts);
   const st_fpmode before = st_fpmode_get();
-  strata_status status = t->cand.run(t->cand.self, c, n_parts, err);
+  strata_status status = runner->run(runner->self, c, n_parts, err);
   *kept = st_fpmode_equal(before, st_fpmode_get());
   st_fpmode_set(before);
   if (status == STRATA_OK && t->sabotage != LAB_AS_IS) spoil(c, t->sabotage);
@@ -90,6 +106,18 @@ static strata_status run_candidate(const lab_trial *t, lab_case *c, int32_t n_pa
 
 static strata_status run_base(const lab_trial *t, lab_case *c, strata_error *err) {
   return t->base.run(t->base.self, c, 2, err);
+}
+
+/* A case on which the candidate is to run. */
+static strata_status new_case(const lab_trial *t, const attempt *a, lab_case *c, strata_error *err) {
+  lab_parity ignored;
+  bool kept;
+  ST_TRY(fresh_case(t, a->reused ? fill_before(a->fill) : a->fill, c, err));
+  if (!a->reused) return STRATA_OK;
+  strata_status status = run_candidate(t, a, c, &ignored, &kept, err);
+  if (status == STRATA_OK) lab_case_refill(c, t->shape, a->fill);
+  else lab_case_release(c);
+  return status;
 }
 
 static bool all_poison(const lab_case *c, int32_t i) {
@@ -127,7 +155,7 @@ static strata_status expect(const lab_trial *t, lab_case *want, strata_error *er
   ST_TRY(run_base(t, want, err));
   if (!t->captured) return STRATA_OK;
   fill.poison = (uint8_t)~fill.poison;
-  ST_TRY(new_case(t, &other, fill, err));
+  ST_TRY(fresh_case(t, fill, &other, err));
   strata_status status = run_base(t, &other, err);
   if (status == STRATA_OK) lab_trace_put_outputs(t->trace, want, &other);
   lab_case_release(&other);
@@ -141,10 +169,10 @@ static strata_status run_both(const lab_trial *t, const attempt *a, lab_parity *
   bool kept;
   out->word = LAB_PASS;
   out->detail[0] = '\0';
-  ST_TRY(new_case(t, &want, a->fill, err));
-  ST_TRY_OUT(new_case(t, &got, a->fill, err));
+  ST_TRY(fresh_case(t, a->fill, &want, err));
+  ST_TRY_OUT(new_case(t, a, &got, err));
   ST_TRY_OUT(expect(t, &want, err));
-  ST_TRY_OUT(run_candidate(t, &got, a->n_parts, out, &kept, err));
+  ST_TRY_OUT(run_candidate(t, a, &got, out, &kept, err));
   if (kept) {
     if (t->bound > 0) settle(&want, &got);
     compare(&want, &got, t->bound, out);
@@ -160,31 +188,29 @@ out:
 
 /* ---- finding the word ----------------------------------------------------------- */
 
-/* On other inputs, does the candidate give what base gives on those of the call
- * before? */
+/* On other inputs in the same buffers, does the candidate give what base gives on those
+ * of the call before? */
 static strata_status looks_stale(const lab_trial *t, const attempt *a, bool *stale, strata_error *err) {
   strata_status status = STRATA_OK;
   lab_parity ignored = {0};
-  lab_case want, first = {0}, second = {0};
-  lab_fill other = a->fill;
+  lab_case want, got = {0};
+  attempt next = *a;
   bool kept;
-  ++other.seed;
+  next.reused = true;
+  next.fill.seed += !a->reused;
   *stale = false;
   if (t->trace) return STRATA_OK; /* it has no other inputs */
-  ST_TRY(new_case(t, &want, a->fill, err));
-  ST_TRY_OUT(new_case(t, &first, a->fill, err));
-  ST_TRY_OUT(new_case(t, &second, other, err));
+  ST_TRY(fresh_case(t, fill_before(next.fill), &want, err));
+  ST_TRY_OUT(new_case(t, &next, &got, err));
   ST_TRY_OUT(run_base(t, &want, err));
-  ST_TRY_OUT(run_candidate(t, &first, a->n_parts, &ignored, &kept, err));
-  ST_TRY_OUT(run_candidate(t, &second, a->n_parts, &ignored, &kept, err));
+  ST_TRY_OUT(run_candidate(t, &next, &got, &ignored, &kept, err));
   *stale = true;
   for (int32_t i = 0; i < want.n; ++i)
     if (want.tensors[i].role == STK_OUT && want.buffers[i].n_bytes > 0)
-      *stale &= memcmp(want.buffers[i].data, second.buffers[i].data, want.buffers[i].n_bytes) == 0;
+      *stale &= memcmp(want.buffers[i].data, got.buffers[i].data, want.buffers[i].n_bytes) == 0;
 out:
   lab_case_release(&want);
-  lab_case_release(&first);
-  lab_case_release(&second);
+  lab_case_release(&got);
   return status;
 }
 
@@ -192,7 +218,7 @@ static bool has_unread(const lab_trial *t, strata_error *err) {
   lab_case c;
   lab_fill fill = {.seed = t->seed};
   bool found = false;
-  if (new_case(t, &c, fill, err) != STRATA_OK) return false;
+  if (fresh_case(t, fill, &c, err) != STRATA_OK) return false;
   for (int32_t i = 0; i < c.n; ++i) found |= c.tensors[i].fill == STK_FILL_UNREAD;
   lab_case_release(&c);
   return found;
@@ -203,6 +229,18 @@ typedef struct change {
   attempt attempt;
   lab_word word;
 } change;
+
+/* A fill with another byte in one of its places. */
+typedef enum fill_byte { POISON, GUARD, UNREAD } fill_byte;
+
+static attempt one_changed(lab_fill fill, int32_t n_parts, fill_byte which, uint8_t value) {
+  switch (which) {
+    case POISON: fill.poison = value; break;
+    case GUARD: fill.guard = value; break;
+    case UNREAD: fill.unread = value; break;
+  }
+  return (attempt){fill, n_parts, false, false};
+}
 
 /* The word of the first change that turns the outcome into what is wanted (a pass, or
  * a failure); LAB_PASS if none does. */
@@ -226,10 +264,10 @@ static strata_status explain_failure(const lab_trial *t, const attempt *plain, l
     return STRATA_OK;
   const lab_fill f = plain->fill;
   const change changes[] = {
-      {{{f.seed, f.poison, f.guard, 0}, 1}, LAB_ON_UNREAD},
-      {{f, 3}, LAB_ON_PARTS},
-      {{{f.seed, 0, f.guard, f.unread}, 1}, LAB_ON_OLD_OUTPUT},
-      {{{f.seed, f.poison, 0, f.unread}, 1}, LAB_ON_PADDING},
+      {one_changed(f, 1, UNREAD, 0), LAB_ON_UNREAD},
+      {{f, 3, false, false}, LAB_ON_PARTS},
+      {one_changed(f, 1, POISON, 0), LAB_ON_OLD_OUTPUT},
+      {one_changed(f, 1, GUARD, 0), LAB_ON_PADDING},
   };
   const int32_t skip = has_unread(t, err) ? 0 : 1;
   ST_TRY(looks_stale(t, plain, &stale, err));
@@ -252,11 +290,12 @@ static strata_status explain_change(const lab_trial *t, const attempt *plain, co
     out->word = stale ? LAB_STALE : again.word == LAB_LEFT_UNWRITTEN ? LAB_FIRST_CALL_ONLY : LAB_NOT_REPEATABLE;
     return STRATA_OK;
   }
-  change changes[] = {
-      {{plain->fill, all->n_parts}, LAB_ON_PARTS},
-      {{{plain->fill.seed, all->fill.poison, plain->fill.guard, plain->fill.unread}, plain->n_parts}, LAB_ON_OLD_OUTPUT},
-      {{{plain->fill.seed, plain->fill.poison, all->fill.guard, plain->fill.unread}, plain->n_parts}, LAB_ON_PADDING},
-      {{{plain->fill.seed, plain->fill.poison, plain->fill.guard, all->fill.unread}, plain->n_parts}, LAB_ON_UNREAD},
+  const lab_fill f = plain->fill, g = all->fill;
+  const change changes[] = {
+      {{f, all->n_parts, false, false}, LAB_ON_PARTS},
+      {one_changed(f, plain->n_parts, POISON, g.poison), LAB_ON_OLD_OUTPUT},
+      {one_changed(f, plain->n_parts, GUARD, g.guard), LAB_ON_PADDING},
+      {one_changed(f, plain->n_parts, UNREAD, g.unread), LAB_ON_UNREAD},
   };
   ST_TRY(find_change(t, changes, sizeof changes / sizeof *changes, false, &word, err));
   if (word == LAB_PASS) { /* no change by itself: is it the same once more? */
@@ -267,16 +306,28 @@ static strata_status explain_change(const lab_trial *t, const attempt *plain, co
   return STRATA_OK;
 }
 
+/* Parts in a row passed, parts at the same time failed: is it their number, or that they
+ * met? */
+static strata_status explain_meeting(const lab_trial *t, const attempt *together, lab_parity *out,
+                                     strata_error *err) {
+  lab_parity in_a_row;
+  const attempt same = {.fill = together->fill, .n_parts = out->n_parts};
+  if (out->word == LAB_FP_MODE) return STRATA_OK;
+  ST_TRY(run_both(t, &same, &in_a_row, err));
+  out->word = in_a_row.word == LAB_PASS ? LAB_ON_OTHER_PARTS : LAB_ON_PARTS;
+  return STRATA_OK;
+}
+
 /* A fast kernel may differ from base, not from itself. */
 static strata_status repeats_itself(const lab_trial *t, const attempt *a, const attempt *b,
                                     lab_parity *out, strata_error *err) {
   strata_status status = STRATA_OK;
   lab_case one, two = {0};
   bool kept;
-  ST_TRY(new_case(t, &one, a->fill, err));
-  ST_TRY_OUT(new_case(t, &two, b->fill, err));
-  ST_TRY_OUT(run_candidate(t, &one, a->n_parts, out, &kept, err));
-  ST_TRY_OUT(run_candidate(t, &two, b->n_parts, out, &kept, err));
+  ST_TRY(fresh_case(t, a->fill, &one, err));
+  ST_TRY_OUT(fresh_case(t, b->fill, &two, err));
+  ST_TRY_OUT(run_candidate(t, a, &one, out, &kept, err));
+  ST_TRY_OUT(run_candidate(t, b, &two, out, &kept, err));
   for (int32_t i = 0; i < one.n; ++i) {
     if (all_poison(&one, i) && all_poison(&two, i)) continue;
     lab_difference d = lab_case_compare_tensor(&one, &two, i, 0);
@@ -298,8 +349,6 @@ static strata_status shape_bytes(const lab_trial *t, size_t *n_bytes, strata_err
     void *align;
   } args;
   *n_bytes = 0;
-  const char *wrong = t->op->check(t->shape);
-  if (wrong) ST_FAIL(err, UNSUPPORTED, "%s", wrong);
   if (t->op->args_bytes > sizeof args) ST_FAIL(err, INTERNAL, "%s: args of %zu bytes", t->op->name, t->op->args_bytes);
   memcpy(args.bytes, t->shape, t->op->args_bytes);
   int32_t n = t->op->tensors(args.bytes, tensors);
@@ -307,8 +356,28 @@ static strata_status shape_bytes(const lab_trial *t, size_t *n_bytes, strata_err
   return STRATA_OK;
 }
 
+/* The plain run passed: so must runs of which more is asked. */
+static strata_status check_further(const lab_trial *t, const attempt *plain, lab_parity *out, strata_error *err) {
+  const attempt all = {.fill = {.seed = t->seed, .poison = 0x5a, .guard = 0xff}, .n_parts = 7};
+  const attempt together = {.fill = plain->fill, .together = true};
+  attempt other = {.fill = plain->fill, .n_parts = 2, .reused = true};
+  size_t n_bytes;
+  ++other.fill.seed;
+  other.fill.tiny = true;
+  ST_TRY(run_both(t, &all, out, err));
+  if (out->word != LAB_PASS) return explain_change(t, plain, &all, out, err);
+  if (t->bound > 0) ST_TRY(repeats_itself(t, plain, &all, out, err));
+  if (out->word != LAB_PASS) return STRATA_OK;
+  ST_TRY(shape_bytes(t, &n_bytes, err));
+  if (n_bytes <= SMALL_BYTES && !t->trace) ST_TRY(run_both(t, &other, out, err));
+  if (out->word != LAB_PASS) return explain_failure(t, &other, out, err);
+  if (t->together.run) ST_TRY(run_both(t, &together, out, err));
+  return out->word == LAB_PASS ? STRATA_OK : explain_meeting(t, &together, out, err);
+}
+
 static attempt plain_attempt(const lab_trial *t) {
-  return (attempt){{t->seed, 0xa5, 0x5e, t->spare_unread ? 0 : 0xff}, 1};
+  const lab_fill fill = {.seed = t->seed, .poison = 0xa5, .guard = 0x5e, .unread = t->spare_unread ? 0 : 0xff};
+  return (attempt){.fill = fill, .n_parts = 1};
 }
 
 strata_status lab_parity_once(const lab_trial *t, lab_parity *out, strata_error *err) {
@@ -317,44 +386,47 @@ strata_status lab_parity_once(const lab_trial *t, lab_parity *out, strata_error 
 }
 
 strata_status lab_parity_check(const lab_trial *t, lab_parity *out, strata_error *err) {
-  const attempt plain = plain_attempt(t), all = {{t->seed, 0x5a, 0xff, 0}, 7};
-  attempt other = plain;
-  size_t n_bytes;
-  ++other.fill.seed;
-  other.n_parts = 2;
-  ST_TRY(shape_bytes(t, &n_bytes, err));
+  const attempt plain = plain_attempt(t);
   ST_TRY(run_both(t, &plain, out, err));
-  if (out->word != LAB_PASS) return explain_failure(t, &plain, out, err);
-  ST_TRY(run_both(t, &all, out, err));
-  if (out->word != LAB_PASS) return explain_change(t, &plain, &all, out, err);
-  if (t->bound > 0) {
-    ST_TRY(repeats_itself(t, &plain, &all, out, err));
-    if (out->word != LAB_PASS) return STRATA_OK;
-  }
-  if (n_bytes > SMALL_BYTES || t->trace) return STRATA_OK;
-  ST_TRY(run_both(t, &other, out, err));
-  return out->word == LAB_PASS ? STRATA_OK : explain_failure(t, &other, out, err);
+  return out->word == LAB_PASS ? check_further(t, &plain, out, err) : explain_failure(t, &plain, out, err);
 }
 
 /* ---- crashes -------------------------------------------------------------------- */
 
-void lab_parity_crashed(lab_parity *p, const char *signal_name, const void *address) {
-  const uint8_t *at = address;
-  int32_t best = -1;
+/* Bytes from an address to a tensor's elements; 0: it is one of them, or just behind. */
+static size_t gap_to(const lab_place *place, const uint8_t *at) {
+  if (at < place->begin) return (size_t)(place->begin - at);
+  return at < place->end ? 0 : (size_t)(at - place->end);
+}
+
+static const lab_place *nearest_place(const lab_parity *p, const uint8_t *at) {
+  const lab_place *best = NULL;
   size_t distance = 1 << 20; /* farther away it is nobody's */
-  bool before = false;
-  p->word = LAB_CRASHED;
   for (int32_t i = 0; at && i < p->n_places; ++i) {
-    const lab_place *q = &p->places[i];
-    size_t gap = at < q->begin ? (size_t)(q->begin - at) : at >= q->end ? (size_t)(at - q->end) : 0;
+    size_t gap = gap_to(&p->places[i], at);
     if (gap >= distance) continue;
     distance = gap;
-    best = i;
-    before = at < q->begin;
+    best = &p->places[i];
   }
-  if (best >= 0)
-    snprintf(p->detail, sizeof p->detail, "%s at %zu bytes %s %s", signal_name, distance,
-             before ? "before the start of" : "past the end of", p->places[best].tensor);
-  else
+  return best;
+}
+
+void lab_parity_crashed(lab_parity *p, const char *signal_name, const void *address) {
+  const uint8_t *at = address;
+  const lab_place *place = nearest_place(p, at);
+  p->word = LAB_CRASHED;
+  if (!place) {
     snprintf(p->detail, sizeof p->detail, "%s", signal_name);
+    return;
+  }
+  const bool inside = at >= place->begin && at < place->end, before = at < place->begin;
+  /* Where one may read, only writing is a fault. */
+  const bool wrote = place->closed && at >= place->open_begin && at < place->open_end;
+  if (wrote) p->word = inside ? LAB_WROTE_INPUT : LAB_WROTE_OUTSIDE;
+  if (inside)
+    snprintf(p->detail, sizeof p->detail, "%s at byte %zu of %s", signal_name, (size_t)(at - place->begin),
+             place->tensor);
+  else
+    snprintf(p->detail, sizeof p->detail, "%s at %zu bytes %s %s", signal_name, gap_to(place, at),
+             before ? "before the start of" : "past the end of", place->tensor);
 }

@@ -1,6 +1,7 @@
 /* Does a kernel give another kernel's bytes on one shape, and nothing else: run in
- * one part and in several, over different old outputs and surroundings, again, and
- * on other inputs. A kernel that does not is told what is wrong with it in a word. */
+ * one part and in several, these at the same time too, over different old outputs and
+ * surroundings, again, and on other inputs, subnormal ones among them. A kernel that
+ * does not is told what is wrong with it in a word. */
 #ifndef LAB_PARITY_H
 #define LAB_PARITY_H
 
@@ -13,10 +14,12 @@ typedef enum lab_word {
   LAB_NAN,
   LAB_LEFT_UNWRITTEN,
   LAB_WROTE_OUTSIDE,
+  LAB_WROTE_INPUT,
   LAB_ON_PARTS,        /* depends on the part count */
   LAB_ON_PADDING,      /* depends on bytes around its tensors */
   LAB_ON_OLD_OUTPUT,
   LAB_ON_UNREAD,       /* depends on a tensor that must not be read */
+  LAB_ON_OTHER_PARTS,  /* wrong only when parts run at the same time */
   LAB_NOT_REPEATABLE,
   LAB_FIRST_CALL_ONLY, /* writes only once */
   LAB_STALE,           /* gives the result of the call before */
@@ -38,6 +41,8 @@ typedef struct lab_trial {
   const void *shape;
   uint64_t seed;
   lab_runner base, cand;
+  lab_runner together; /* cand, its parts at the same time; run NULL: it has none */
+  int32_t n_threads;   /* of that */
   double bound;
   lab_sabotage sabotage;
   bool spare_unread; /* tensors that must not be read hold zeros */
@@ -48,7 +53,9 @@ typedef struct lab_trial {
 /* Where the buffers of a run lie, for whoever has to explain a crash. */
 typedef struct lab_place {
   const char *tensor;
-  const uint8_t *begin, *end; /* of its elements */
+  const uint8_t *begin, *end;           /* of its elements */
+  const uint8_t *open_begin, *open_end; /* of what may be read in and around it */
+  bool closed;                          /* none of which may be written */
 } lab_place;
 
 /* Plain data: a child may fill it in shared memory, and what it says is worth

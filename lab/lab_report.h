@@ -80,6 +80,8 @@ strata_status lab_report_headline(const json_t *report, char **text, size_t *n_b
  * samples say. */
 #define LAB_REASON_DEADLINE "the deadline came"
 #define LAB_REASON_CRASHED "a kernel crashed while it was timed"
+/* Of one whose candidate was wrong only then; it has no samples. */
+#define LAB_REASON_CHANGED "a timed batch left other bytes than base's, or another floating-point mode"
 
 /* ---- what both renderers and the verifier ask -------------------------------- */
 

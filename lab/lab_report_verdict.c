@@ -33,6 +33,22 @@ static bool is_wrong(const json_t *stage) {
   return first_failure(stage) || !lab_report_oracle_passed(oracle_of(stage, "cand"));
 }
 
+/* The first size that was found wrong only when it was timed, else NULL. */
+static const json_t *wrong_timing(const json_t *timings) {
+  size_t i;
+  json_t *timing;
+  json_array_foreach(timings, i, timing)
+    if (strcmp(lab_json_text(timing, "verdict"), lab_verdict_name(LAB_WRONG)) == 0) return timing;
+  return NULL;
+}
+
+static const json_t *first_wrong_timing(const json_t *report) {
+  const json_t *timings, *found = NULL;
+  const char *name;
+  for (size_t i = 0; !found && (timings = lab_report_timings(report, i, &name)); ++i) found = wrong_timing(timings);
+  return found;
+}
+
 static bool is_kind(const json_t *report, const char *kind) {
   return strcmp(lab_json_text(report, "kind"), kind) == 0;
 }
@@ -68,7 +84,7 @@ lab_verdict lab_report_overall(const json_t *report) {
       return LAB_NO_VERDICT;
   json_array_foreach(stages, i, stage)
     if (is_wrong(stage)) return LAB_WRONG;
-  return over_sizes(lab_report_deciding(report));
+  return first_wrong_timing(report) ? LAB_WRONG : over_sizes(lab_report_deciding(report));
 }
 
 /* ---- headline --------------------------------------------------------------------- */
@@ -155,15 +171,26 @@ static const char *failed_buffer(const json_t *parity) {
   return NULL;
 }
 
+static void put_wrong_when_timed(lab_text *t, const json_t *timing) {
+  lab_text_puts(t, " is wrong when timed at ");
+  lab_text_puts(t, lab_json_text(timing, "size"));
+  lab_text_puts(t, ": ");
+  lab_text_puts(t, lab_json_text(timing, "reason"));
+}
+
 static void put_wrong(lab_text *t, const json_t *report) {
   const json_t *stages = json_object_get(report, "stages"), *stage;
   size_t i = 0;
   while ((stage = json_array_get(stages, i)) && !is_wrong(stage)) ++i;
+  put_side(t, report, "cand");
+  if (!stage) {
+    put_wrong_when_timed(t, first_wrong_timing(report));
+    return;
+  }
   const json_t *parity = first_failure(stage);
   const char *word = lab_json_text(parity ? parity : oracle_of(stage, "cand"),
                                    parity ? "result" : "word");
   const char *buffer = strcmp(word, "wrong") == 0 ? failed_buffer(parity) : NULL;
-  put_side(t, report, "cand");
   lab_text_puts(t, is_kind(report, "pipeline") ? " is wrong in " : " is wrong");
   if (is_kind(report, "pipeline")) lab_text_puts(t, lab_json_text(stage, "op"));
   lab_text_puts(t, parity ? " at " : " in the op's test cases");

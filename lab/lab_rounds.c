@@ -14,22 +14,25 @@ static strata_status measure_pair(const lab_timer *t, lab_arm pair, int32_t roun
                                   strata_error *err) {
   for (int32_t order = 0; order < 2; ++order) {
     lab_arm arm = (order == 0) == (round % 2 == 0) ? LAB_BASE : pair;
-    double at = st_clock_seconds() - samples->began, seconds;
+    lab_sample *sample = &samples->items[samples->n];
     bool same;
-    ST_TRY(t->batch(t->self, arm, &seconds, err));
+    *sample = (lab_sample){.round = round, .pair = pair, .arm = arm, .order = order,
+                           .at = st_clock_seconds() - samples->began};
+    ST_TRY(t->batch(t->self, arm, &sample->seconds, err));
+    ++samples->n; /* whole now, should this process be killed */
     ST_TRY(t->same(t->self, arm, &same, err));
     samples->changed |= !same;
-    samples->items[samples->n++] = (lab_sample){round, pair, arm, order, at, seconds, false};
   }
   return STRATA_OK;
 }
 
+/* What base leaves is kept before any other arm has run: nothing that another arm does to
+ * the buffers can become what is expected. */
 static strata_status warm_up(const lab_timer *t, bool has_cand, strata_error *err) {
-  double ignored;
-  for (int arm = 0; arm < LAB_ARMS; ++arm)
-    if (arm != LAB_CAND || has_cand) ST_TRY(t->warm(t->self, (lab_arm)arm, err));
-  ST_TRY(t->batch(t->self, LAB_BASE, &ignored, err));
-  return t->keep(t->self, err);
+  ST_TRY(t->warm(t->self, LAB_BASE, err));
+  ST_TRY(t->keep(t->self, err));
+  if (has_cand) ST_TRY(t->warm(t->self, LAB_CAND, err));
+  return t->warm(t->self, LAB_NULL, err);
 }
 
 strata_status lab_rounds(const lab_timer *t, bool has_cand, const lab_rule *rule, double seconds,
@@ -42,6 +45,10 @@ strata_status lab_rounds(const lab_timer *t, bool has_cand, const lab_rule *rule
   for (int32_t round = 0; round < rule->max_rounds && st_clock_seconds() < end; ++round) {
     if (has_cand) ST_TRY(measure_pair(t, LAB_CAND, round, samples, err));
     ST_TRY(measure_pair(t, LAB_NULL, round, samples, err));
+    if (samples->changed) {
+      samples->n = 0; /* how fast wrong results come is nobody's business */
+      break;
+    }
     if (round % 2 == 0 || round + 1 < rule->min_rounds) continue;
     ST_TRY(lab_stats_judge(samples->items, samples->n, rule, &outcome, err));
     if (lab_stats_done(&outcome, rule)) break;

@@ -8,7 +8,7 @@
  * run that is killed. */
 typedef struct lab_samples {
   int32_t n;
-  bool changed; /* a timed batch left other outputs than base */
+  bool changed; /* a timed batch left other outputs than base: then there are no samples */
   double began; /* st_clock_seconds */
   lab_sample items[];
 } lab_samples;
@@ -28,7 +28,7 @@ typedef struct lab_timer {
   strata_status (*same)(void *self, lab_arm arm, bool *same, strata_error *err);
 } lab_timer;
 
-/* Rounds until the rule is content or seconds are over: the pair of base and
+/* Rounds until the rule is content, a batch left something else, or seconds are over: the pair of base and
  * candidate, unless this is a null run, and that of base and null. */
 strata_status lab_rounds(const lab_timer *timer, bool has_cand, const lab_rule *rule, double seconds,
                          lab_samples *samples, strata_error *err);

@@ -28,7 +28,7 @@ static inline strata_status decode_case_init(decode_case *c, int32_t pos0, int32
   const stk_gdn_post_args post = {.n_tokens = 1, .v_heads = v_heads, .v_dim = 128, .eps = 1e-6f,
                                   .gate = pos0 % 3 ? STK_GATE_SIGMOID : STK_GATE_SILU,
                                   .outputs = STK_POST_F32 | STK_POST_F16};
-  const lab_fill fill = {seed, 0x5a, 0xa5, 0xff};
+  const lab_fill fill = {.seed = seed, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
   *c = (decode_case){0};
   strata_status status = lab_case_init(&c->stage[DECODE_PRE], st_kreg_op(ST_OP_gdn_pre), &pre, fill, err);
   if (status == STRATA_OK) status = lab_case_init(&c->stage[DECODE_STEP], st_kreg_op(ST_OP_gdn_step), &step, fill, err);

@@ -108,7 +108,7 @@ static void test_batch(void **state) {
   strata_error err;
   (void)state;
   for (int i = 0; i < SEQUENCES; ++i) {
-    const lab_fill fill = {1 + (uint64_t)i, 0x5a, 0xa5, 0xff};
+    const lab_fill fill = {.seed = 1 + (uint64_t)i, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
     stk_gdn_step_args shape = *(const stk_gdn_step_args *)op->cases;
     shape.pos0 = i;
     assert_int_equal(lab_case_init(&want[i], op, &shape, fill, &err), STRATA_OK);
