@@ -308,10 +308,12 @@ part_cross() {
     make -j"$jobs" BUILD="$dir" CC=aarch64-linux-gnu-gcc "$dir/strata" tests || return
   emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=$libraries/usr/lib/aarch64-linux-gnu"
   programs parity 900
-  without="test_windows test_errors test_shapes"
+  # What is long, starts programs of its own, or compiles for this machine.
+  without="test_windows test_errors test_shapes test_cache test_capture"
   programs engine 600
-  without=
+  without="test_kload"
   programs unit 600
+  without=
   part=cross
   # shellcheck disable=SC2086
   {
