@@ -244,16 +244,23 @@ static void print_stage(const lab_result *r, const lab_stage *stage) {
   print_parity(r, stage);
 }
 
+/* "1.2345 [1.2300, 1.2400]", or a dash where there were no pairs. */
+static const char *ratio_text(const lab_estimate *e, char text[40]) {
+  if (e->ratio > 0) snprintf(text, 40, "%.4f [%.4f, %.4f]", e->ratio, e->low, e->high);
+  else snprintf(text, 40, "-");
+  return text;
+}
+
 static void print_timing(const char *what, const lab_result *r, const lab_timing *t, const lab_ceilings *c) {
   const lab_outcome *o = &t->outcome;
   const bool aa = r->request->kind == LAB_AA;
   lab_floor floor = lab_floor_of(&c->all, &t->work, (double)t->n_bytes);
   double ms = 1e3 / LAB_BATCH;
-  printf("%-10s %-16s %9.4f %9.4f %9.4f  %6.4f [%6.4f, %6.4f]  %6.4f [%6.4f, %6.4f]  %6d %5d  %s%s%s\n", what,
+  char cand[40], null[40];
+  printf("%-10s %-16s %9.4f %9.4f %9.4f  %-23s  %-23s  %6d %5d  %s%s%s\n", what,
          r->timed[t->size].name, floor.seconds * ms, o->seconds[LAB_BASE] * ms,
-         o->seconds[aa ? LAB_NULL : LAB_CAND] * ms, o->cand.ratio, o->cand.low, o->cand.high, o->null.ratio,
-         o->null.low, o->null.high, o->n_rounds, o->n_disturbed, lab_verdict_name(o->verdict),
-         o->reason[0] ? ": " : "", o->reason);
+         o->seconds[aa ? LAB_NULL : LAB_CAND] * ms, ratio_text(&o->cand, cand), ratio_text(&o->null, null), o->n_rounds,
+         o->n_disturbed, lab_verdict_name(o->verdict), o->reason[0] ? ": " : "", o->reason);
 }
 
 static void print_timings(const lab_result *r, const lab_ceilings *c) {

@@ -32,7 +32,7 @@ static bool any_has(const lab_request *q, const char *name) {
 static strata_status add_size(lab_size *sizes, int32_t *n, const lab_request *q, int32_t tokens,
                               int32_t f32, strata_error *err) {
   lab_size size = {0};
-  if (*n == LAB_SIZES_MAX) ST_FAIL(err, LIMIT, "--T, --f32: at most %d sizes expected", LAB_SIZES_MAX);
+  if (*n == LAB_SIZES_MAX) ST_FAIL(err, ARG, "--T, --f32: at most %d sizes expected", LAB_SIZES_MAX);
   if (tokens) ST_TRY(lab_settings_put(&size.settings, "T", tokens, err));
   if (f32 >= 0) ST_TRY(lab_settings_put(&size.settings, "f32", f32, err));
   for (int32_t i = 0; i < q->settings.n; ++i)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/st_mem.h"
+#include "lab/lab_files.h"
 #include "lab/lab_seal.h"
 #include "lab/lab_text.h"
 #include "os/st_file.h"
@@ -134,15 +135,9 @@ strata_status lab_report_patch(const json_t *report, char **text, size_t *n_byte
 
 static strata_status write_file(const char *dir, const char *name, const char *text, size_t n_bytes,
                                 strata_error *err) {
-  strata_status status = STRATA_OK;
-  st_writer *writer = NULL;
-  char *path = NULL;
-  ST_TRY_OUT(st_path_join(&path, dir, name, err));
-  ST_TRY_OUT(st_writer_open(path, &writer, err));
-  ST_TRY_OUT(st_writer_write(writer, text, n_bytes, err));
-  ST_TRY_OUT(st_writer_commit(writer, err));
-out:
-  st_writer_close(&writer);
+  char *path;
+  ST_TRY(st_path_join(&path, dir, name, err));
+  strata_status status = lab_file_write(path, text, n_bytes, err);
   st_free(path);
   return status;
 }

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "core/st_mem.h"
-#include "os/st_file.h"
+#include "lab/lab_files.h"
+#include "lab/lab_seal.h"
 
 static const char built_in[] =
     "{\"min_gain\": 0.03, \"confidence\": 0.95, \"narrow\": 0.01, \"min_rounds\": 8,\n"
@@ -64,14 +65,6 @@ out:
   return status;
 }
 
-static strata_status hash_text(const char *text, char hex[65], strata_error *err) {
-  strata_sha256 *hash;
-  ST_TRY(strata_sha256_new(&hash, err));
-  strata_sha256_update(hash, text, strlen(text));
-  strata_sha256_finish(&hash, hex);
-  return STRATA_OK;
-}
-
 strata_status lab_rule_parse(const char *text, const char *name, lab_rule *out, strata_error *err) {
   *out = (lab_rule){0};
   if (strlen(text) >= sizeof out->text)
@@ -79,14 +72,14 @@ strata_status lab_rule_parse(const char *text, const char *name, lab_rule *out, 
   ST_TRY(parse_keys(out, "the built-in rule", built_in, err));
   ST_TRY(parse_keys(out, name, text, err));
   memcpy(out->text, text, strlen(text) + 1);
-  return hash_text(text, out->sha256, err);
+  return lab_seal_hash(text, strlen(text), out->sha256, err);
 }
 
 strata_status lab_rule_read(const char *path, lab_rule *out, strata_error *err) {
   if (!path) return lab_rule_parse(built_in, "the built-in rule", out, err);
   char *text;
   size_t n_bytes;
-  ST_TRY(st_file_read(path, LAB_RULE_BYTES_MAX - 1, &text, &n_bytes, err));
+  ST_TRY(lab_file_read(path, LAB_RULE_BYTES_MAX - 1, &text, &n_bytes, err));
   strata_status status = lab_rule_parse(text, path, out, err);
   st_free(text);
   return status;

@@ -10,6 +10,8 @@
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
 #include "lab/lab_cuda_side.h"
+#include "lab/lab_files.h"
+#include "lab/lab_seal.h"
 #include "os/st_child.h"
 #include "os/st_dir.h"
 #include "os/st_file.h"
@@ -30,23 +32,6 @@ static const stk_kernel *variant_of(const stk_op *op, const char *name) {
   return NULL;
 }
 
-static strata_status write_file(const char *path, const char *text, size_t n_bytes, strata_error *err) {
-  st_writer *writer = NULL;
-  ST_TRY(st_writer_open(path, &writer, err));
-  strata_status status = st_writer_write(writer, text, n_bytes, err);
-  if (status == STRATA_OK) status = st_writer_commit(writer, err);
-  st_writer_close(&writer);
-  return status;
-}
-
-static strata_status hash_text(const char *text, size_t n_bytes, char hex[65], strata_error *err) {
-  strata_sha256 *hash;
-  ST_TRY(strata_sha256_new(&hash, err));
-  strata_sha256_update(hash, text, n_bytes);
-  strata_sha256_finish(&hash, hex);
-  return STRATA_OK;
-}
-
 static strata_status freeze_text(lab_side *side, const char *text, size_t n_bytes,
                                  const char *directory, const char *place, strata_error *err) {
   char folder[LAB_PATH_MAX];
@@ -54,10 +39,10 @@ static strata_status freeze_text(lab_side *side, const char *text, size_t n_byte
   snprintf(side->file, sizeof side->file, "%s/%s.%s", place, side->op->name, side->cuda ? "cu" : "c");
   int m = snprintf(side->frozen, sizeof side->frozen, "%s/%s", directory, side->file);
   if (n >= (int)sizeof folder || m >= (int)sizeof side->frozen)
-    ST_FAIL(err, LIMIT, "%s: a shorter path expected", directory);
+    ST_FAIL(err, ARG, "%s: a shorter path expected", directory);
   ST_TRY(st_dir_make(folder, err));
-  ST_TRY(hash_text(text, n_bytes, side->sha256, err));
-  return write_file(side->frozen, text, n_bytes, err);
+  ST_TRY(lab_seal_hash(text, n_bytes, side->sha256, err));
+  return lab_file_write(side->frozen, text, n_bytes, err);
 }
 
 /* The source of a built-in variant, and the level that it is one for. */
@@ -85,7 +70,7 @@ static strata_status freeze_file(lab_side *side, const char *directory, const ch
   char *text;
   size_t n_bytes;
   if (st_path_probe(side->given) != ST_PATH_FILE) ST_FAIL(err, ARG, "%s: a C file expected", side->given);
-  ST_TRY(st_file_read(side->given, SOURCE_BYTES_MAX, &text, &n_bytes, err));
+  ST_TRY(lab_file_read(side->given, SOURCE_BYTES_MAX, &text, &n_bytes, err));
   strata_status status = freeze_text(side, text, n_bytes, directory, place, err);
   st_free(text);
   return status;
@@ -95,7 +80,7 @@ strata_status lab_side_freeze(lab_side *side, const stk_op *op, bool cuda, const
                               const char *directory, const char *place, strata_error *err) {
   *side = (lab_side){.op = op, .cuda = cuda};
   if (snprintf(side->given, sizeof side->given, "%s", given) >= (int)sizeof side->given)
-    ST_FAIL(err, LIMIT, "%s: a shorter path expected", given);
+    ST_FAIL(err, ARG, "%s: a shorter path expected", given);
   return is_path(given) ? freeze_file(side, directory, place, err)
                         : freeze_variant(side, directory, place, err);
 }

@@ -14,7 +14,7 @@
 
 static strata_status open_regular(const char *path, int *fd, size_t *n_bytes, strata_error *err) {
   struct stat st;
-  *fd = open(path, O_RDONLY | O_CLOEXEC);
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (*fd < 0) ST_FAIL(err, IO, "%s: %s: a readable file expected", path, strerror(errno));
   if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(*fd);
