@@ -192,10 +192,10 @@ out:
 }
 
 void qwen4_state_release(qwen4_state *state) {
+  if (state->checkpoint) st_pages_free(state->checkpoint, qwen4_state_fixed_bytes(state));
   for (int32_t i = 0; i < state->n_parts && state->parts; ++i) part_release(&state->parts[i]);
   st_free(state->parts);
   st_free(state->layers);
-  st_pages_free(state->checkpoint, state->checkpoint ? qwen4_state_fixed_bytes(state) : 0);
   *state = (qwen4_state){0};
 }
 
