@@ -88,7 +88,6 @@ static strata_status fill_tensor(const lab_trace *t, lab_case *c, int32_t i, str
   memset(b->back, c->fill.guard, b->back_bytes);
   if (row->before) memcpy(b->data, t->call.bytes + row->before, b->n_bytes);
   if (tensor->role == STK_OUT) memset(b->data, c->fill.poison, b->n_bytes);
-  if (tensor->fill == STK_FILL_UNREAD) memset(b->data, c->fill.unread, b->n_bytes);
   *tensor->slot = b->data;
   return STRATA_OK;
 }

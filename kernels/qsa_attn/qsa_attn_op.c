@@ -32,8 +32,9 @@ int32_t stk_qsa_attn_inputs(stk_qsa_attn_args *a, stk_tensor *tensors, int32_t n
                             a->kv_kind == STK_KV_F32 ? STK_F32 : STK_I32, STK_IN, STK_FILL_NONE, 0, 0);
   tensors[n++] = STK_TENSOR("kv_pages", a->kv_pages, pages * sizeof(uint8_t *), STK_U8, STK_IN,
                             STK_FILL_NONE, 0, 0);
+  /* Beyond what a list has, and of tokens whose list is derived, nobody may read. */
   tensors[n++] = STK_TENSOR("ids", a->ids, T * (size_t)a->ids_stride, STK_I32, STK_IN,
-                            STK_FILL_NONE, 0, 0);
+                            STK_FILL_UNREAD, 0, 0);
   tensors[n++] = STK_TENSOR("n_ids", a->n_ids, T, STK_I32, STK_IN, STK_FILL_NONE, 0, 0);
   return n;
 }
@@ -70,7 +71,6 @@ void stk_qsa_attn_lists(stk_qsa_attn_args *a, uint64_t seed, int list_all) {
   for (int64_t t = 0; t < a->n_tokens; ++t) {
     int32_t *ids = (int32_t *)(uintptr_t)a->ids + t * a->ids_stride;
     const int64_t n = a->pos0 + t + 1;
-    for (int64_t i = 0; i < a->ids_stride; ++i) ids[i] = -1;
     n_ids[t] = -1;
     if (!stk_qsa_attn_is_dense(a, t)) {
       int32_t count = random_list(a, n, &seed, ids);

@@ -15,6 +15,7 @@
 #include "gdn_post/gdn_post.h"
 #include "kreg/st_source.h"
 #include "lab/lab_ab.h"
+#include "qsa_flash/qsa_flash.h"
 #include "os/st_dir.h"
 #include "os/st_file.h"
 #include "os/st_spawn.h"
@@ -72,19 +73,19 @@ static const char *make_animal(const char *code) {
   return path;
 }
 
-/* Asks for a verdict on a candidate at small sizes. */
-static lab_word word_of(const char *path, char *reason, size_t n_bytes, lab_verdict *verdict) {
-  static const int32_t tokens[] = {37}, f32[] = {0, 1};
+/* Asks for a verdict on a candidate at some sizes. */
+static lab_word word_at(const stk_op *op, const lab_settings *settings, const int32_t *f32, int32_t n_f32,
+                        const char *path, char *reason, size_t n_bytes, lab_verdict *verdict) {
+  static const int32_t tokens[] = {37};
   static char cache[160], directory[160], rule[160];
   strata_error err = {0};
   lab_result r;
-  lab_settings settings = {.items = {{"Hv", 6}}, .n = 1};
   snprintf(cache, sizeof cache, "%s/cache", folder);
   snprintf(directory, sizeof directory, "%s/report", folder);
   snprintf(rule, sizeof rule, "%s/rule.json", folder);
   write_text(rule, "{\"min_rounds\": 4, \"max_rounds\": 4}");
-  lab_request q = {.kind = LAB_AB, .ops = {&stk_gdn_post_op}, .base = {"scalar"}, .cand = {path}, .n_stages = 1,
-                   .tokens = tokens, .n_tokens = 1, .f32 = f32, .n_f32 = 2, .settings = settings,
+  lab_request q = {.kind = LAB_AB, .ops = {op}, .base = {"scalar"}, .cand = {path}, .n_stages = 1,
+                   .tokens = tokens, .n_tokens = 1, .f32 = f32, .n_f32 = n_f32, .settings = *settings,
                    .directory = directory, .rule = rule, .tools = {.cache_dir = cache, .seconds = 60}, .deadline = 3,
                    .n_threads = 1, .cache_bytes = 1 << 20, .seed = 21};
   remove_tree(directory);
@@ -100,6 +101,13 @@ static lab_word word_of(const char *path, char *reason, size_t n_bytes, lab_verd
   snprintf(reason, n_bytes, "%s", r.reason);
   lab_result_release(&r);
   return word;
+}
+
+/* gdn_post at small sizes. */
+static lab_word word_of(const char *path, char *reason, size_t n_bytes, lab_verdict *verdict) {
+  static const int32_t f32[] = {0, 1};
+  const lab_settings settings = {.items = {{"Hv", 6}}, .n = 1};
+  return word_at(&stk_gdn_post_op, &settings, f32, 2, path, reason, n_bytes, verdict);
 }
 
 static const struct animal {
@@ -312,12 +320,37 @@ static void test_reads_what_it_must_not(void **state) {
   assert_int_equal(parity.word, LAB_ON_UNREAD);
 }
 
+/* Under budget qsa_flash derives its list; one that looks at it all the same. */
+static void test_reads_a_list_that_it_should_derive(void **state) {
+  (void)state;
+  char path[200], text[65536], reason[600];
+  st_source source;
+  lab_verdict verdict;
+  const lab_settings settings = {.items = {{"Hq", 4}, {"Hkv", 2}, {"D", 64}, {"B", 64}, {"pos0", 0}}, .n = 5};
+  assert_true(st_source_find("qsa_flash/qsa_flash.c", &source));
+  const char *last = strstr(source.text, "STK_KERNEL_LEVEL");
+  assert_non_null(last);
+  for (int reads = 0; reads < 2; ++reads) {
+    snprintf(text, sizeof text,
+             "%.*s\nstatic void animal(const void *args, int32_t part, int32_t n_parts) {\n"
+             "  const stk_qsa_flash_args *a = args;\n  run(args, part, n_parts);\n"
+             "  if (%d && part == 0 && a->n_ids[0] == -1 && a->ids[0] < 0 && a->out) a->out[0] += 1;\n}\n"
+             "STK_KERNEL_LEVEL(qsa_flash, STK_QSA_FLASH_CONTRACT, stk_qsa_flash_args, STK_EXACT, animal);\n",
+             (int)(last - source.text), source.text, reads);
+    snprintf(path, sizeof path, "%s/flash%d.c", folder, reads);
+    write_text(path, text);
+    lab_word word = word_at(&stk_qsa_flash_op, &settings, NULL, 0, path, reason, sizeof reason, &verdict);
+    if (word != (reads ? LAB_ON_UNREAD : LAB_PASS)) fail_msg("%s: %s", word < LAB_WORDS ? lab_word_name(word) : "error", reason);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_zoo),
       cmocka_unit_test(test_the_good_one_passes),
       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_reads_what_it_must_not),
+      cmocka_unit_test(test_reads_a_list_that_it_should_derive),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
