@@ -142,9 +142,9 @@ static void judge(lab_outcome *o, const lab_rule *rule) {
   o->reason = "";
   if (c->ratio <= gain && c->high < 1 / band) o->verdict = LAB_FASTER;
   else if (1 / c->ratio <= gain && c->low > band) o->verdict = LAB_SLOWER;
-  else if (reach(c) <= rule->min_gain && reach(n) <= rule->min_gain && c->ratio > gain && 1 / c->ratio > gain)
-    o->verdict = LAB_SAME;
-  else o->reason = "the intervals are too wide to tell";
+  else if (reach(c) > rule->min_gain || reach(n) > rule->min_gain) o->reason = "the intervals are too wide to tell";
+  else if (c->ratio > gain && 1 / c->ratio > gain) o->verdict = LAB_SAME;
+  else o->reason = "the difference lies inside the null band";
 }
 
 strata_status lab_stats_judge(lab_sample *samples, int32_t n, const lab_rule *rule,
@@ -177,7 +177,7 @@ strata_status lab_stats_judge(lab_sample *samples, int32_t n, const lab_rule *ru
     judge(out, rule);
     if (!has_cand && out->verdict != LAB_SAME) {
       out->verdict = LAB_NO_VERDICT;
-      out->reason = "the null run's interval is too wide";
+      if (reach(&out->null) <= rule->min_gain) out->reason = "two copies differ by more than the least gain";
     }
   }
 out:
