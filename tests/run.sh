@@ -311,7 +311,7 @@ part_cross() {
   # What is long, starts programs of its own, or compiles for this machine.
   without="test_windows test_errors test_shapes test_cache test_capture"
   programs engine 600
-  without="test_kload"
+  without="test_kload test_ceilings"
   programs unit 600
   without=
   part=cross
