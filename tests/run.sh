@@ -380,8 +380,9 @@ check_full() {
   dir=$build
   part_instructions
   part_long
-  # test_windows goes through all levels by itself.
-  without=test_windows
+  # test_windows goes through all levels by itself; test_cache takes a quarter of an
+  # hour at scalar.
+  without="test_windows test_cache"
   part_levels "" golden engine
   without=
   title "verdicts on real runs"
@@ -391,7 +392,9 @@ check_full() {
     # Parity runs the kernels of all levels by itself, and what the engine tests
     # are about does not depend on the level.
     programs parity 900
+    without=test_cache
     programs engine 900
+    without=
     programs lab 900
     part_levels " (ASan, UBSan)" golden
     title "the program (ASan, UBSan)"
