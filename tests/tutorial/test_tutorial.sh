@@ -19,7 +19,7 @@ cp -a "$build"/{src,kernels,cli,lab,prefix} "$build"/strata "$build"/libstrata.*
 make --no-print-directory -s BUILD="$root/build" PREFIX="$root/usr" install >"$root/install.log" 2>&1 ||
   { echo "not ok install"; sed 's/^/# /' "$root/install.log"; exit 1; }
 
-mkdir "$root/work" "$root/home"
+mkdir "$root/reader" "$root/home"
 awk -v dir="$root" '
   /^```sh$/ { inside = 1; n++; next }
   /^```$/ { inside = 0 }
@@ -29,7 +29,7 @@ n_failed=0
 for block in "$root"/block*.sh; do
   name=$(tail -n 1 "$block" | sed 's/ *#.*//')
   want=$(sed -n 's/.*# exit code \([0-9]\).*/\1/p' "$block")
-  (cd "$root/work" && env -i PATH="$root/usr/bin:/usr/bin:/bin" HOME="$root/home" \
+  (cd "$root/reader" && env -i PATH="$root/usr/bin:/usr/bin:/bin" HOME="$root/home" \
     bash -e "$block") >"$root/out" 2>&1 </dev/null
   rc=$?
   if [ $rc -eq "${want:-0}" ] || { [ $rc -eq 3 ] && [ -z "$want" ] && grep -qE 'lab (ab|aa)' "$block"; }; then
@@ -44,7 +44,7 @@ done
 
 # What the text says one will find.
 for file in noise/report.md narrow/report.html narrow/base/gdn_scan.c swapped/report.json win/report.html; do
-  if [ -s "$root/work/$file" ]; then echo "ok $file"; else echo "not ok $file is missing"; n_failed=$((n_failed + 1)); fi
+  if [ -s "$root/reader/$file" ]; then echo "ok $file"; else echo "not ok $file is missing"; n_failed=$((n_failed + 1)); fi
 done
 
 # ---- exit codes, whatever the machine is doing -----------------------------------
@@ -53,7 +53,7 @@ done
 expect() {
   local want=$1 name=$2 rc
   shift 2
-  (cd "$root/work" && env -i PATH="$root/usr/bin:/usr/bin:/bin" HOME="$root/home" strata lab "$@") \
+  (cd "$root/reader" && env -i PATH="$root/usr/bin:/usr/bin:/bin" HOME="$root/home" strata lab "$@") \
     >"$root/out" 2>&1 </dev/null
   rc=$?
   if [ $rc -eq "$want" ]; then echo "ok exit code $want: $name"; return; fi
@@ -63,7 +63,7 @@ expect() {
   n_failed=$((n_failed + 1))
 }
 
-cd "$root/work" || exit 1
+cd "$root/reader" || exit 1
 # A rule that four rounds satisfy on any machine, and one that no run of seconds does.
 echo '{"min_gain": 0.5, "narrow": 0.5, "min_rounds": 4, "max_rounds": 4, "max_disturbed": 1}' >easy.json
 echo '{"min_rounds": 10000, "max_rounds": 10000}' >hard.json
@@ -91,7 +91,7 @@ small="--T 3 --set Hk=1,Hv=2 --threads 1"
   expect 0 "a chain" pipeline --cand-dir chain $small --f32 1 --rule easy.json --report chained
   expect 0 "a chain's report verified" verify chained
 }
-if [ ! -e "$root/work/none" ]; then echo "ok nothing is left of what was refused"; else
+if [ ! -e "$root/reader/none" ]; then echo "ok nothing is left of what was refused"; else
   echo "not ok nothing is left of what was refused"; n_failed=$((n_failed + 1))
 fi
 [ $n_failed -eq 0 ]
