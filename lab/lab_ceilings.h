@@ -32,10 +32,9 @@ typedef struct lab_ceilings {
   lab_rates one, all;  /* one thread, n_threads threads */
 } lab_ceilings;
 
-
 /* The ceilings for a pool's threads at a level: those kept in directory (NULL:
- * .cache/strata/ceilings in the user's home folder) by this machine, level and thread count, or, if there are none or
- * fresh is set, measured now (some seconds) and kept. A file that does not fit is
+ * .cache/strata/ceilings in the user's home folder) by this machine, level and thread
+ * count, or, if there are none or fresh is set, measured now (some seconds) and kept. A file that does not fit is
  * measured anew. kept stays false if the file cannot be written, or for doubtful
  * ceilings, which would be wrong for ever. */
 strata_status lab_ceilings_get(st_pool *pool, st_cpu_level level, const char *directory, bool fresh,
