@@ -387,7 +387,7 @@ check_full() {
   without=
   title "verdicts on real runs"
   programs timing 300
-  if build_as sanitize tests; then
+  if build_as sanitize "$build/sanitize/strata" tests; then
     title "tests (ASan, UBSan)"
     # Parity runs the kernels of all levels by itself, and what the engine tests
     # are about does not depend on the level.
