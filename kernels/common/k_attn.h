@@ -21,8 +21,10 @@ enum {
   K_ATTN_TOKENS = 4,
   K_ATTN_DIM_MAX = 512,
   K_ATTN_GROUP = 4,
-  K_ATTN_CELLS = VW > 8 ? 2 : 1,
-  K_ATTN_VECTORS = VW > 8 ? 4 : 2
+  K_ATTN_CELLS = VW > 8 ? 4 : 1,
+  K_ATTN_VECTORS = VW > 8 ? 4 : 2,
+  K_ATTN_ASK_CELLS = 4,
+  K_ATTN_PIECE = 256
 };
 
 /* Running softmax of a group of heads; acc has a row of dim floats a head. */
@@ -33,15 +35,22 @@ typedef struct k_soft {
 
 /* ---- where a tile's rows lie ------------------------------------------------------- */
 
+/* What is still to be asked for of a tile's rows, in runs of rows that lie one behind
+ * the other, a piece of a run at a time. */
+typedef struct k_asking {
+  const uint8_t *at, *end; /* of the run that is being asked for */
+  int rate, credit; /* pieces a call of k_attn_ask is worth, and what is saved up; in 256ths */
+  int n_runs, next_run;
+  const uint8_t *begin[2 * K_ATTN_TILE], *ends[2 * K_ATTN_TILE];
+} k_asking;
+
 /* Found one tile ahead, and asked for bit by bit while the tile before is worked on:
  * lists jump about, so no hardware guesses them. Keys are row[0], values row[1]. */
 typedef struct k_found {
   const uint8_t *row[2][K_ATTN_TILE];
   const uint16_t *scales[2][K_ATTN_TILE];
   int n;
-  /* Pieces of rows to ask for: how large, how many a row and in all, how many were
-   * asked for so far, and how many at a time. */
-  int piece_bytes, pieces_a_row, n_pieces, asked, step;
+  k_asking asking;
 } k_found;
 
 /* Where rows of one plane lie, all but the page. */
@@ -56,17 +65,41 @@ K_INLINE k_plane k_attn_plane(const stk_cache *c, int64_t plane) {
                    (size_t)c->n_planes * STK_CACHE_PAGE * data_bytes + first * scale_bytes, scale_bytes};
 }
 
-/* Places at .. at + n - 1 of a list of cells; ids NULL: the cells themselves. n_asks:
- * how often k_attn_ask will be called; 0: the rows are near, or come by themselves. */
+/* Goes on to the next run; after the last one nothing is asked for any more. */
+static inline void k_attn_next_run(k_asking *a) {
+  if (a->next_run == a->n_runs) {
+    a->rate = a->credit = 0;
+    return;
+  }
+  a->at = a->begin[a->next_run];
+  a->end = a->ends[a->next_run++];
+}
+
+/* Makes the runs of the rows that were found. n_asks: how often k_attn_ask will be
+ * called; 0: the rows are near, or come by themselves. */
+K_INLINE void k_attn_plan_asking(k_found *found, int row_bytes, int n_asks) {
+  k_asking *a = &found->asking;
+  int n_pieces = 0;
+  a->n_runs = a->next_run = 0;
+  for (int p = 0; p < 2 && n_asks; ++p)
+    for (int i = 0; i < found->n; ++i) {
+      const uint8_t *row = found->row[p][i];
+      if (a->n_runs && a->ends[a->n_runs - 1] == row) --a->n_runs;
+      else a->begin[a->n_runs] = row;
+      a->ends[a->n_runs++] = row + row_bytes;
+    }
+  for (int i = 0; i < a->n_runs; ++i)
+    n_pieces += (int)(a->ends[i] - a->begin[i] + K_ATTN_PIECE - 1) / K_ATTN_PIECE;
+  a->credit = 0;
+  a->rate = n_asks ? n_pieces * 256 / n_asks : 0;
+  k_attn_next_run(a);
+}
+
+/* Places at .. at + n - 1 of a list of cells; ids NULL: the cells themselves. */
 K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, int64_t at, int n,
                           int n_asks, k_found *found) {
   const k_plane plane[2] = {k_attn_plane(c, kv), k_attn_plane(c, c->n_planes / 2 + kv)};
   found->n = n;
-  found->piece_bytes = plane[0].data_bytes < 512 ? (int)plane[0].data_bytes : 512;
-  found->pieces_a_row = ((int)plane[0].data_bytes + found->piece_bytes - 1) / found->piece_bytes;
-  found->n_pieces = n_asks ? 2 * n * found->pieces_a_row : 0;
-  found->step = n_asks ? (found->n_pieces + n_asks - 1) / n_asks : 0;
-  found->asked = 0;
   for (int i = 0; i < n; ++i) {
     const size_t cell = ids ? (size_t)ids[at + i] : (size_t)(at + i), slot = cell % STK_CACHE_PAGE;
     const uint8_t *page = c->pages[cell / STK_CACHE_PAGE];
@@ -77,14 +110,18 @@ K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, in
       if (n_asks && c->kind == STK_KV_Q8) __builtin_prefetch(found->scales[p][i], 0, 2);
     }
   }
+  k_attn_plan_asking(found, (int)plane[0].data_bytes, n_asks);
 }
 
+/* One of the n_asks calls, which are spread evenly over the work on a tile; found may
+ * be NULL. Four lines at a time are quicker than one, or than 24. */
 K_INLINE void k_attn_ask(k_found *found) {
-  for (int i = 0; i < found->step && found->asked < found->n_pieces; ++i, ++found->asked) {
-    const unsigned row = (unsigned)found->asked / (unsigned)found->pieces_a_row;
-    const unsigned piece = (unsigned)found->asked % (unsigned)found->pieces_a_row;
-    const uint8_t *from = found->row[row & 1][row / 2] + piece * (unsigned)found->piece_bytes;
-    for (int at = 0; at < found->piece_bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+  if (!found) return;
+  k_asking *a = &found->asking;
+  for (a->credit += a->rate; a->credit >= 256; a->credit -= 256) {
+    K_UNROLL for (int at = 0; at < K_ATTN_PIECE; at += 64) __builtin_prefetch(a->at + at, 0, 3);
+    a->at += K_ATTN_PIECE;
+    if (__builtin_expect(a->at >= a->end, 0)) k_attn_next_run(a);
   }
 }
 
@@ -96,15 +133,23 @@ typedef struct k_rows {
 
 /* Memory for rows that have to be widened, and the tile that comes next. */
 typedef struct k_stage {
-  float widened[K_ATTN_TILE * K_ATTN_DIM_MAX];
+  _Alignas(64) float widened[K_ATTN_TILE * K_ATTN_DIM_MAX];
   k_found found[2]; /* this tile and the next one, in turns */
 } k_stage;
 
-/* values: 0 for keys, 1 for values. */
-K_INLINE void k_attn_widen(const stk_cache *c, const k_found *f, int values, float *widened, k_rows *out) {
-  for (int i = 0; i < f->n; ++i)
-    out->row[i] = k_cache_widen(c->kind, f->row[values][i], f->scales[values][i], c->dim,
-                                widened + i * c->dim);
+/* values: 0 for keys, 1 for values. dim, the cache's, is a constant where it is common. */
+K_INLINE void k_attn_widen(const stk_cache *c, const k_found *f, int values, int64_t dim, float *widened,
+                           k_rows *out) {
+  if (c->kind == STK_KV_F32) {
+    for (int i = 0; i < f->n; ++i) out->row[i] = (const float *)(const void *)f->row[values][i];
+    return;
+  }
+  for (int i = 0; i < f->n; ++i) {
+    float *y = widened + i * dim;
+    if (c->kind == STK_KV_F16) k_cache_read_half((const uint16_t *)(const void *)f->row[values][i], dim, y);
+    else k_cache_read_q8((const int8_t *)f->row[values][i], f->scales[values][i], dim, y);
+    out->row[i] = y;
+  }
 }
 
 /* ---- scores ------------------------------------------------------------------- */
@@ -113,26 +158,30 @@ K_INLINE void k_attn_widen(const stk_cache *c, const k_found *f, int values, flo
  * K_ATTN_CELLS cells join their chains; first: they begin them. n_steps is a constant. */
 K_INLINE void k_attn_steps(const float *q, int64_t dim, const float *const key[K_ATTN_CELLS], int64_t e,
                            int n_steps, int G, int first, vf lanes[K_ATTN_GROUP][K_ATTN_CELLS]) {
-  vf k[K_ATTN_CELLS][4];
-  K_UNROLL for (int c = 0; c < K_ATTN_CELLS; ++c)
-    K_UNROLL for (int s = 0; s < n_steps; ++s) k[c][s] = vf_load(key[c] + e + 32 * s);
-  K_UNROLL for (int g = 0; g < G; ++g)
-    K_UNROLL for (int s = 0; s < n_steps; ++s) {
-      vf x = vf_load(q + g * dim + e + 32 * s);
+  K_UNROLL for (int s = 0; s < n_steps; ++s) {
+    vf k[K_ATTN_CELLS];
+    K_UNROLL for (int c = 0; c < K_ATTN_CELLS; ++c) k[c] = vf_load(key[c] + e + 32 * s);
+    K_UNROLL for (int g = 0; g < G; ++g) {
+      const vf x = vf_load(q + g * dim + e + 32 * s);
       K_UNROLL for (int c = 0; c < K_ATTN_CELLS; ++c)
-        lanes[g][c] = first && s == 0 ? vf_mul(x, k[c][s]) : vf_fma(x, k[c][s], lanes[g][c]);
+        lanes[g][c] = first && s == 0 ? vf_mul(x, k[c]) : vf_fma(x, k[c], lanes[g][c]);
     }
+  }
 }
 
 /* The folded lanes of q_g * k_c, in the order of k_fma_lanes. */
 K_INLINE void k_attn_dots(const float *q, int64_t dim, const float *const key[K_ATTN_CELLS], int G,
-                          vf fold[K_ATTN_GROUP][K_ATTN_CELLS]) {
+                          k_found *next, vf fold[K_ATTN_GROUP][K_ATTN_CELLS]) {
   vf lanes[K_TREE_VECTORS][K_ATTN_GROUP][K_ATTN_CELLS];
   K_UNROLL for (int i = 0; i < K_TREE_VECTORS; ++i) {
     int64_t e = i * VW;
+    k_attn_ask(next);
     if (dim >= 128) k_attn_steps(q, dim, key, e, 4, G, 1, lanes[i]), e += 128;
     else k_attn_steps(q, dim, key, e, 1, G, 1, lanes[i]), e += 32;
-    for (; e + 96 < dim; e += 128) k_attn_steps(q, dim, key, e, 4, G, 0, lanes[i]);
+    for (; e + 96 < dim; e += 128) {
+      k_attn_ask(next);
+      k_attn_steps(q, dim, key, e, 4, G, 0, lanes[i]);
+    }
     for (; e < dim; e += 32) k_attn_steps(q, dim, key, e, 1, G, 0, lanes[i]);
   }
   K_UNROLL for (int g = 0; g < G; ++g)
@@ -143,24 +192,22 @@ K_INLINE void k_attn_dots(const float *q, int64_t dim, const float *const key[K_
     }
 }
 
-/* score[g][i] = (q_g . k_i) * scale for G heads and the first n keys; the
- * rest of the 32 is filled with any number. */
-K_INLINE void k_attn_scores(const float *q, int64_t dim, int G, float scale, const k_rows *keys, int n,
-                            k_found *next, float (*score)[K_ATTN_TILE]) {
-  for (int at = 0; at < n; at += VW) {
-    vf dots[K_ATTN_GROUP][VW];
-    for (int c = 0; c < VW; c += K_ATTN_CELLS) {
-      vf fold[K_ATTN_GROUP][K_ATTN_CELLS];
-      const float *key[K_ATTN_CELLS];
-      k_attn_ask(next);
-      K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) key[j] = keys->row[at + c + j < n ? at + c + j : n - 1];
-      k_attn_dots(q, dim, key, G, fold);
-      K_UNROLL for (int g = 0; g < G; ++g)
-        K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) dots[g][c + j] = fold[g][j];
-    }
+/* score[g][i] = (q_g . k_i) * scale for G heads and VW of the n keys, those from `at`
+ * on; places past the last key get any number. */
+K_INLINE void k_attn_scores(const float *q, int64_t dim, int G, float scale, const k_rows *keys, int at,
+                            int n, k_found *next, float (*score)[K_ATTN_TILE]) {
+  vf dots[K_ATTN_GROUP][VW];
+  for (int c = 0; c < VW; c += K_ATTN_CELLS) {
+    vf fold[K_ATTN_GROUP][K_ATTN_CELLS];
+    const float *key[K_ATTN_CELLS];
+    K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) key[j] = keys->row[at + c + j < n ? at + c + j : n - 1];
+    K_OPAQUE(q);
+    k_attn_dots(q, dim, key, G, next, fold);
     K_UNROLL for (int g = 0; g < G; ++g)
-      vf_store(score[g] + at, vf_mul(k_sum_each(dots[g]), vf_set1(scale)));
+      K_UNROLL for (int j = 0; j < K_ATTN_CELLS; ++j) dots[g][c + j] = fold[g][j];
   }
+  K_UNROLL for (int g = 0; g < G; ++g)
+    vf_store(score[g] + at, vf_mul(k_sum_each(dots[g]), vf_set1(scale)));
 }
 
 /* ---- weights ------------------------------------------------------------------- */
@@ -199,8 +246,8 @@ K_INLINE void k_attn_values(const k_rows *values, int n, int64_t d, int64_t dim,
     K_UNROLL for (int v = 0; v < N; ++v)
       acc[g][v] = first ? vf_zero()
                         : vf_mul(vf_load(acc_rows + g * dim + d + v * VW), vf_set1(factor[g]));
-  k_attn_ask(next);
   for (int i = 0; i < n; ++i) {
+    if (i % K_ATTN_ASK_CELLS == 0) k_attn_ask(next);
     vf value[K_ATTN_VECTORS];
     K_UNROLL for (int v = 0; v < N; ++v) value[v] = vf_load(values->row[i] + d + v * VW);
     K_UNROLL for (int g = 0; g < G; ++g) {
@@ -235,7 +282,8 @@ K_INLINE void k_attn_values_all(const k_rows *values, int n, int64_t dim, int n_
 
 /* What a tile's cells weigh for each head of a token. */
 typedef struct k_weights {
-  float e[K_ATTN_HEADS][K_ATTN_TILE], factor[16];
+  _Alignas(64) float e[K_ATTN_HEADS][K_ATTN_TILE];
+  float factor[16];
 } k_weights;
 
 /* The first n keys of a tile join the maxima and sums of s; first: nothing is in s yet.
@@ -245,11 +293,13 @@ K_INLINE void k_attn_weigh(const k_rows *keys, int n, const float *q, int64_t di
                            int first, k_found *next, k_soft *s, k_weights *w) {
   const float scale = (float)(1.0 / sqrt((double)dim));
   float m[K_ATTN_HEADS], sum[K_ATTN_HEADS];
-  int h = 0;
-  for (; h + K_ATTN_GROUP <= n_heads; h += K_ATTN_GROUP)
-    k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, keys, n, next, w->e + h);
-  for (; h < n_heads; ++h)
-    k_attn_scores(q + h * dim, dim, 1, scale, keys, n, next, w->e + h);
+  int h;
+  for (int at = 0; at < n; at += VW) {
+    for (h = 0; h + K_ATTN_GROUP <= n_heads; h += K_ATTN_GROUP)
+      k_attn_scores(q + h * dim, dim, K_ATTN_GROUP, scale, keys, at, n, next, w->e + h);
+    for (; h < n_heads; ++h)
+      k_attn_scores(q + h * dim, dim, 1, scale, keys, at, n, next, w->e + h);
+  }
   for (h = 0; h < n_heads; ++h) m[h] = k_attn_weights(w->e[h], n, first, first ? 0.0f : s->m[h], &sum[h]);
   if (!first) k_attn_factors(s->m, m, n_heads, w->factor);
   for (h = 0; h < n_heads; ++h) {
@@ -273,24 +323,28 @@ K_INLINE void k_attn_find_at(const k_span *s, int64_t at, k_stage *stage) {
   const int64_t left = s->n_cells[s->n_tokens - 1] - at;
   const int n = (int)(left < 0 ? 0 : left < K_ATTN_TILE ? left : K_ATTN_TILE);
   const int groups = s->n_heads / K_ATTN_GROUP + s->n_heads % K_ATTN_GROUP;
+  const int rounds = s->cache.dim < 256 ? 1 : s->cache.dim / 128;
   const int chunks = (s->cache.dim + K_ATTN_VECTORS * VW - 1) / (K_ATTN_VECTORS * VW);
   /* Several tokens that share their rows have time for the hardware to see them coming. */
-  const int n_asks = s->n_tokens > 1 ? 0 : groups * (K_ATTN_TILE / K_ATTN_CELLS + chunks);
+  const int n_asks = s->n_tokens > 1 ? 0
+                                     : groups * (K_ATTN_TILE / K_ATTN_CELLS * K_TREE_VECTORS * rounds +
+                                                 chunks * (K_ATTN_TILE / K_ATTN_ASK_CELLS));
   k_attn_find(&s->cache, s->kv, s->ids, at, n, n_asks, &stage->found[at / K_ATTN_TILE % 2]);
 }
 
-/* The tile at place `at`, of which token i sees n[i] cells. */
-K_INLINE void k_attn_tile(const k_span *s, int64_t at, const int *n, int first, int64_t dim, k_soft *soft,
-                          k_stage *stage) {
+/* The tile at place `at`, of which token i sees n[i] cells. asks: whether the next
+ * tile's rows are asked for; a constant, like dim. */
+K_INLINE void k_attn_tile(const k_span *s, int64_t at, const int *n, int first, int64_t dim, int asks,
+                          k_soft *soft, k_stage *stage) {
   const k_found *found = &stage->found[at / K_ATTN_TILE % 2];
-  k_found *next = &stage->found[(at / K_ATTN_TILE + 1) % 2];
+  k_found *next = asks ? &stage->found[(at / K_ATTN_TILE + 1) % 2] : NULL;
   k_weights w[K_ATTN_TOKENS];
   k_rows rows;
-  k_attn_widen(&s->cache, found, 0, stage->widened, &rows);
+  k_attn_widen(&s->cache, found, 0, dim, stage->widened, &rows);
   for (int i = 0; i < s->n_tokens; ++i)
     if (n[i] > 0)
       k_attn_weigh(&rows, n[i], s->q + i * s->q_stride, dim, s->n_heads, first, next, &soft[i], &w[i]);
-  k_attn_widen(&s->cache, found, 1, stage->widened, &rows);
+  k_attn_widen(&s->cache, found, 1, dim, stage->widened, &rows);
   for (int i = 0; i < s->n_tokens; ++i)
     if (n[i] > 0)
       k_attn_values_all(&rows, n[i], dim, s->n_heads, first, w[i].e, w[i].factor, soft[i].acc, next);
@@ -308,8 +362,9 @@ K_INLINE void k_attn_split(const k_span *s, int64_t from, int64_t split, int goe
     for (int i = 0; i < s->n_tokens; ++i)
       n[i] = (int)(s->n_cells[i] - at < K_ATTN_TILE ? s->n_cells[i] - at : K_ATTN_TILE);
     k_attn_find_at(s, at + K_ATTN_TILE, stage);
-    if (dim == 256) k_attn_tile(s, at, n, at == from, 256, soft, stage);
-    else k_attn_tile(s, at, n, at == from, dim, soft, stage);
+    if (dim == 256 && s->n_tokens == 1) k_attn_tile(s, at, n, at == from, 256, 1, soft, stage);
+    else if (dim == 256) k_attn_tile(s, at, n, at == from, 256, 0, soft, stage);
+    else k_attn_tile(s, at, n, at == from, dim, 1, soft, stage);
   }
 }
 

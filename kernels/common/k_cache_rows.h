@@ -22,15 +22,6 @@ K_INLINE void k_cache_read_q8(const int8_t *x, const uint16_t *scales, int64_t d
   for (; d < dim; d += VW) vf_store(y + d, vf_mul(vf_load_i8(x + d), vf_set1_half(*scales)));
 }
 
-/* A row as floats: a view of the cache where it holds floats, else y, filled. */
-K_INLINE const float *k_cache_widen(int32_t kind, const void *data, const uint16_t *scales, int64_t dim,
-                                    float *y) {
-  if (kind == STK_KV_F32) return data;
-  if (kind == STK_KV_F16) k_cache_read_half(data, dim, y);
-  else k_cache_read_q8(data, scales, dim, y);
-  return y;
-}
-
 /* One group of n values, a multiple of 32; returns its scale. */
 K_INLINE uint16_t k_cache_write_group(const float *x, int64_t n, int8_t *q) {
   /* Zero times anything finite is zero; of the rest it is a NaN. */

@@ -28,6 +28,9 @@
 /* Before a loop of a few fixed steps whose vectors must stay in registers. */
 #define K_UNROLL _Pragma("GCC unroll 32")
 #define K_INLINE static inline __attribute__((always_inline, unused))
+/* From here on the compiler does not know what p points to: what it would load once
+ * before a loop, and spill, it loads where it is used. */
+#define K_OPAQUE(p) __asm__("" : "+r"(p))
 
 #if defined(STK_LEVEL_avx512)
 

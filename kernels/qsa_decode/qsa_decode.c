@@ -20,7 +20,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   const stk_qsa_decode_args *a = args;
   const int64_t dim = a->head_dim, splits = stk_qsa_splits_max(a->budget, a->ratio);
   const int64_t per_kv = a->q_heads / a->kv_heads, groups = (per_kv + K_ATTN_HEADS - 1) / K_ATTN_HEADS;
-  float acc[K_ATTN_HEADS * K_ATTN_DIM_MAX];
+  _Alignas(64) float acc[K_ATTN_HEADS * K_ATTN_DIM_MAX];
   k_soft soft = {.acc = acc};
   k_stage stage;
   int64_t begin, end;

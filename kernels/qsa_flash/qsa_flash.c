@@ -18,7 +18,7 @@ typedef struct unit {
 /* What a unit accumulates: the finished splits and the running one of each token. */
 typedef struct sums {
   k_soft total[K_ATTN_TOKENS], next[K_ATTN_TOKENS];
-  float acc[2 * K_ATTN_TOKENS * K_ATTN_HEADS * K_ATTN_DIM_MAX];
+  _Alignas(64) float acc[2 * K_ATTN_TOKENS * K_ATTN_HEADS * K_ATTN_DIM_MAX];
 } sums;
 
 static void finish(const unit *u, int i, const k_soft *total) {
