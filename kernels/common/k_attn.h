@@ -5,7 +5,9 @@
  * is dense, for several tokens): a view of the cache where it holds floats, else
  * widened with each cell's scales. Scores are made for GROUP heads and CELLS cells
  * at a time, so a loaded key serves GROUP products; values for GROUP heads and
- * VECTORS vectors of dimensions, whose sums stay in registers over the tile. */
+ * VECTORS vectors of dimensions, whose sums stay in registers over the tile. With one
+ * lane 32 sums are more than there are registers, so there the group is one head and
+ * no dim is special: unrolled, they took 20 seconds to compile. */
 #ifndef K_ATTN_H
 #define K_ATTN_H
 
@@ -20,7 +22,7 @@ enum {
   K_ATTN_HEADS = 12,
   K_ATTN_TOKENS = 4,
   K_ATTN_DIM_MAX = 512,
-  K_ATTN_GROUP = 4,
+  K_ATTN_GROUP = VW > 1 ? 4 : 1,
   K_ATTN_CELLS = VW > 8 ? 4 : 1,
   K_ATTN_VECTORS = VW > 8 ? 4 : 2,
   K_ATTN_ASK_CELLS = 4,
@@ -362,8 +364,8 @@ K_INLINE void k_attn_split(const k_span *s, int64_t from, int64_t split, int goe
     for (int i = 0; i < s->n_tokens; ++i)
       n[i] = (int)(s->n_cells[i] - at < K_ATTN_TILE ? s->n_cells[i] - at : K_ATTN_TILE);
     k_attn_find_at(s, at + K_ATTN_TILE, stage);
-    if (dim == 256 && s->n_tokens == 1) k_attn_tile(s, at, n, at == from, 256, 1, soft, stage);
-    else if (dim == 256) k_attn_tile(s, at, n, at == from, 256, 0, soft, stage);
+    if (VW > 1 && dim == 256 && s->n_tokens == 1) k_attn_tile(s, at, n, at == from, 256, 1, soft, stage);
+    else if (VW > 1 && dim == 256) k_attn_tile(s, at, n, at == from, 256, 0, soft, stage);
     else k_attn_tile(s, at, n, at == from, dim, 1, soft, stage);
   }
 }
