@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/st_mem.h"
 #include "device/cuda/st_cuda_kernels.h"
 #include "kreg/st_kreg.h"
 
@@ -18,6 +19,31 @@ static size_t whole_bytes(const lab_case *host, int32_t i) {
 static void point(const lab_case *host, int32_t i, lab_args *args, void *to) {
   size_t at = (size_t)((const uint8_t *)(const void *)host->tensors[i].slot - (const uint8_t *)host->args);
   memcpy(args->bytes + at, &to, sizeof to);
+}
+
+static bool is_table(const lab_case *host, int32_t i) { return host->tensors[i].dtype == STK_U8; }
+
+/* The device's address of what p leads to; NULL if it is no byte of a tensor. */
+static void *address_of(const lab_case *host, void *const memory[], const void *p) {
+  for (int32_t i = 0; i < host->n; ++i) {
+    const uintptr_t at = (uintptr_t)p - (uintptr_t)host->buffers[i].data;
+    if (at < host->buffers[i].n_bytes) return (void *)((uintptr_t)memory[i] + LAB_GUARD_BYTES + at);
+  }
+  return NULL;
+}
+
+void lab_cuda_table(const lab_case *host, int32_t i, void *const memory[STK_TENSORS_MAX], void **out) {
+  const void *const *pointers = (const void *const *)(const void *)host->buffers[i].data;
+  for (size_t k = 0; k < host->buffers[i].n_bytes / sizeof *pointers; ++k) out[k] = address_of(host, memory, pointers[k]);
+}
+
+static strata_status upload_table(st_cuda *cuda, const lab_case *host, int32_t i, lab_cuda_case *c, strata_error *err) {
+  void *table;
+  ST_TRY(st_calloc(&table, 1, host->buffers[i].n_bytes, host->tensors[i].name, err));
+  lab_cuda_table(host, i, c->memory, table);
+  strata_status status = st_cuda_upload(cuda, (uint8_t *)c->memory[i] + LAB_GUARD_BYTES, table, host->buffers[i].n_bytes, err);
+  st_free(table);
+  return status;
 }
 
 strata_status lab_cuda_case_init(st_cuda *cuda, const lab_case *host, lab_cuda_case *out, strata_error *err) {
@@ -41,14 +67,25 @@ void lab_cuda_case_release(st_cuda *cuda, lab_cuda_case *c) {
 }
 
 strata_status lab_cuda_case_upload(st_cuda *cuda, const lab_case *host, lab_cuda_case *c, strata_error *err) {
-  for (int32_t i = 0; i < host->n; ++i)
+  for (int32_t i = 0; i < host->n; ++i) {
     ST_TRY(st_cuda_upload(cuda, c->memory[i], host->buffers[i].data - LAB_GUARD_BYTES, whole_bytes(host, i), err));
+    if (is_table(host, i) && host->buffers[i].n_bytes) ST_TRY(upload_table(cuda, host, i, c, err));
+  }
   return STRATA_OK;
 }
 
 strata_status lab_cuda_case_download(st_cuda *cuda, const lab_cuda_case *c, lab_case *host, strata_error *err) {
-  for (int32_t i = 0; i < host->n; ++i)
-    ST_TRY(st_cuda_download(cuda, host->buffers[i].data - LAB_GUARD_BYTES, c->memory[i], whole_bytes(host, i), err));
+  for (int32_t i = 0; i < host->n; ++i) {
+    uint8_t *front = host->buffers[i].data - LAB_GUARD_BYTES;
+    const uint8_t *from = c->memory[i];
+    const size_t back = LAB_GUARD_BYTES + host->buffers[i].n_bytes;
+    if (is_table(host, i)) {
+      ST_TRY(st_cuda_download(cuda, front, from, LAB_GUARD_BYTES, err));
+      ST_TRY(st_cuda_download(cuda, front + back, from + back, LAB_GUARD_BYTES, err));
+    } else {
+      ST_TRY(st_cuda_download(cuda, front, from, whole_bytes(host, i), err));
+    }
+  }
   return STRATA_OK;
 }
 

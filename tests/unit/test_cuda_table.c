@@ -1,0 +1,74 @@
+/* Tables of pointers for a GPU's memory: every page's address moves with the tensor
+ * that it lies in. No GPU is needed. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "kreg/st_kreg.h"
+#include "lab/lab_cuda.h"
+#include "qsa_prep/qsa_prep.h"
+
+/* Where tensor i would lie on a device; nothing is read there. */
+static void *place(int32_t i) { return (void *)((uintptr_t)(i + 1) << 32); }
+
+static int32_t index_of(const lab_case *c, const char *name) {
+  for (int32_t i = 0; i < c->n; ++i)
+    if (strcmp(c->tensors[i].name, name) == 0) return i;
+  fail_msg("%s: no such tensor", name);
+  return -1;
+}
+
+/* The pages of a table lie in block as the host's do. */
+static void check_table(const lab_case *c, const char *table_name, const char *block_name, void *const memory[], int32_t n) {
+  const int32_t table = index_of(c, table_name), block = index_of(c, block_name);
+  uint8_t *const *host = (uint8_t *const *)(void *)c->buffers[table].data;
+  void *device[64];
+  assert_int_equal(c->buffers[table].n_bytes, (size_t)n * sizeof *host);
+  assert_true(n <= 64);
+  lab_cuda_table(c, table, memory, device);
+  for (int32_t i = 0; i < n; ++i)
+    assert_ptr_equal(device[i], (void *)((uintptr_t)place(block) + LAB_GUARD_BYTES + (uintptr_t)(host[i] - c->buffers[block].data)));
+}
+
+static void test_pages(void **state) {
+  const stk_op *op = st_kreg_op(ST_OP_qsa_prep);
+  const lab_fill fill = {.seed = 1, .poison = 0x5a, .guard = 0xa5};
+  stk_qsa_prep_args shape = *(const stk_qsa_prep_args *)op->cases;
+  void *memory[STK_TENSORS_MAX];
+  strata_error err;
+  lab_case c;
+  (void)state;
+  shape.pos0 = 2500;
+  assert_int_equal(lab_case_init(&c, op, &shape, fill, &err), STRATA_OK);
+  for (int32_t i = 0; i < STK_TENSORS_MAX; ++i) memory[i] = place(i);
+  check_table(&c, "kv_pages", "kv_block", memory, 10);
+  check_table(&c, "block_pages", "block_block", memory, 3);
+  lab_case_release(&c);
+}
+
+/* What is past the end of a tensor, or in none. */
+static void test_elsewhere(void **state) {
+  const stk_op *op = st_kreg_op(ST_OP_qsa_prep);
+  void *memory[STK_TENSORS_MAX], *device[4];
+  strata_error err;
+  lab_case c;
+  (void)state;
+  assert_int_equal(lab_case_init(&c, op, op->cases, (lab_fill){.seed = 1}, &err), STRATA_OK);
+  for (int32_t i = 0; i < STK_TENSORS_MAX; ++i) memory[i] = place(i);
+  const int32_t table = index_of(&c, "kv_pages"), block = index_of(&c, "kv_block");
+  const st_guarded *b = &c.buffers[block];
+  void *const odd[] = {NULL, &c, b->data + b->n_bytes, b->data - 1};
+  for (int i = 0; i < 4; ++i) {
+    memcpy(c.buffers[table].data, &odd[i], sizeof odd[i]);
+    lab_cuda_table(&c, table, memory, device);
+    assert_null(device[0]);
+  }
+  lab_case_release(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_pages), cmocka_unit_test(test_elsewhere)};
+  return cmocka_run_group_tests_name("cuda tables", tests, NULL, NULL);
+}
