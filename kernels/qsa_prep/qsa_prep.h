@@ -72,10 +72,12 @@ static inline int32_t stk_qsa_prep_n_blocks(const stk_qsa_prep_args *a) {
 }
 
 static inline stk_cache stk_qsa_prep_kv(const stk_qsa_prep_args *a) {
-  return (stk_cache){a->kv_pages, a->kv_kind, 2 * a->kv_heads, a->head_dim};
+  const stk_cache c = {a->kv_pages, a->kv_kind, 2 * a->kv_heads, a->head_dim};
+  return c; /* no compound literal: CUDA C reads this too */
 }
 static inline stk_cache stk_qsa_prep_blocks(const stk_qsa_prep_args *a) {
-  return (stk_cache){a->block_pages, STK_KV_F32, 1, a->idx_dim};
+  const stk_cache c = {a->block_pages, STK_KV_F32, 1, a->idx_dim};
+  return c; /* no compound literal: CUDA C reads this too */
 }
 
 extern const stk_op stk_qsa_prep_op;

@@ -41,7 +41,8 @@ static inline int32_t stk_qsa_first_sparse(int32_t pos0, int32_t n_tokens, int32
 }
 
 static inline stk_cache stk_qsa_score_blocks(const stk_qsa_score_args *a) {
-  return (stk_cache){a->block_pages, STK_KV_F32, 1, a->idx_dim};
+  const stk_cache c = {a->block_pages, STK_KV_F32, 1, a->idx_dim};
+  return c; /* no compound literal: CUDA C reads this too */
 }
 
 extern const stk_op stk_qsa_score_op;
