@@ -179,7 +179,9 @@ static void run_cluster(int n, int n_block, cuda_order order) {
       swapcontext(&emu.scheduler, &t->context);
       moved = 1;
     }
-    for (int i = 0; i < n; i += LANES) moved |= release_warp(emu.threads + i);
+    int released = 0;
+    for (int i = 0; i < n && !(released && order == CUDA_SHUFFLED); i += LANES) released |= release_warp(emu.threads + i);
+    moved |= released;
     for (int i = 0; i < n && !moved; i += n_block) moved |= release_block(emu.threads + i, n_block);
     if (!moved) moved = release_cluster(n);
   }

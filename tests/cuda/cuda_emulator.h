@@ -5,7 +5,9 @@
  * threads reach, lanes of a warp in different exchanges, addresses that are not
  * aligned, copies to shared memory that nobody waits for. Between two barriers
  * threads run one after the other in the order asked for, so a result that depends
- * on the order, a race, differs between orders. */
+ * on the order, a race, differs between orders. Ascending and descending, the warps go
+ * from exchange to exchange side by side; shuffled, the first one that can go on does,
+ * as far as it can. */
 #ifndef CUDA_EMULATOR_H
 #define CUDA_EMULATOR_H
 

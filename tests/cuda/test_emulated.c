@@ -9,6 +9,7 @@
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
+#include "qsa_score/qsa_score.h"
 #include "tests/cuda/cuda_emulator.h"
 #include "tests/cuda/decode_case.h"
 
@@ -30,6 +31,17 @@ enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
 /* A window that goes round the stages of shared memory several times. */
 static const stk_gdn_scan_args long_scan = {.n_tokens = 131, .pos0 = 1, .k_heads = 1, .v_heads = 3, .k_dim = 32, .v_dim = 32};
+/* Several tiles of tokens and of blocks; one token whose blocks of threads go from tile to tile. */
+static const stk_qsa_score_args wide_score = {.n_tokens = 40, .pos0 = 250, .idx_heads = 2, .idx_dim = 128, .ratio = 2,
+                                              .budget = 256, .score_stride = 150};
+static const stk_qsa_score_args long_score = {.n_tokens = 1, .pos0 = 220000, .idx_heads = 2, .idx_dim = 32, .ratio = 1,
+                                              .budget = 8, .score_stride = 220001};
+
+/* Shapes that are dear to the emulator, and bring a kernel where its op's cases do not. */
+static const struct {
+  st_op op;
+  const void *shape;
+} further[] = {{ST_OP_gdn_scan, &long_scan}, {ST_OP_qsa_score, &wide_score}, {ST_OP_qsa_score, &long_score}};
 
 static void run_case(const emulated *e, const stk_op *op, int32_t index, const void *shape, cuda_order order) {
   const lab_fill fill = {.seed = 1 + (uint64_t)order, .poison = 0x5a, .guard = 0x5e, .unread = 0xff};
@@ -61,7 +73,8 @@ static void test_kernel(void **state) {
   for (int32_t c = 0; c < op->n_cases; ++c)
     for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order)
       run_case(e, op, c, (const char *)op->cases + (size_t)c * op->args_bytes, (cuda_order)order);
-  if (op == st_kreg_op(ST_OP_gdn_scan)) run_case(e, op, -1, &long_scan, CUDA_SHUFFLED);
+  for (size_t i = 0; i < sizeof further / sizeof *further; ++i)
+    if (op == st_kreg_op(further[i].op)) run_case(e, op, -1 - (int32_t)i, further[i].shape, CUDA_SHUFFLED);
 }
 
 /* A float of either sign with an exponent in [low, high). */
