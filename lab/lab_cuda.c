@@ -8,6 +8,7 @@
 #include "core/st_mem.h"
 #include "device/cuda/st_cuda_kernels.h"
 #include "kreg/st_kreg.h"
+#include "lab/lab_topk.h"
 
 /* ---- cases ------------------------------------------------------------------------ */
 
@@ -100,6 +101,7 @@ typedef struct trial {
   const stk_kernel *reference;
   int32_t n_repeats;
   lab_fill fill;
+  int32_t scores; /* lab_topk_put; -1: those of the fill */
 } trial;
 
 /* Runs the kernel on a fresh copy of start's buffers; *detail stays empty if want's
@@ -136,6 +138,10 @@ static strata_status run_trial(const trial *t, char *detail, size_t n_bytes, str
   ST_TRY_OUT(st_cuda_module_open_kernel(t->cuda, t->kernel, launch.options, &module, err));
   ST_TRY_OUT(lab_case_init(&start, t->op, t->shape, t->fill, err));
   ST_TRY_OUT(lab_case_init(&want, t->op, t->shape, t->fill, err));
+  if (t->scores >= 0) {
+    lab_topk_put(&start, t->scores);
+    lab_topk_put(&want, t->scores);
+  }
   lab_case_run(&want, t->reference, 1);
   ST_TRY_OUT(repeat(t, module, &launch, &start, &want, detail, n_bytes, err));
 out:
@@ -162,14 +168,14 @@ static strata_status check_kernel(st_cuda *cuda, const stk_cuda_kernel *kernel, 
   for (int32_t c = 0; c < op->n_cases && !detail[0]; ++c)
     for (uint64_t seed = 1; seed <= 2 && !detail[0]; ++seed) {
       const void *shape = (const char *)op->cases + (size_t)c * op->args_bytes;
-      trial t = {cuda, kernel, op, shape, op->oracle, n_repeats, filling(seed)};
+      trial t = {cuda, kernel, op, shape, op->oracle, n_repeats, filling(seed), -1};
       ST_TRY(run_trial(&t, text, sizeof text, err));
       if (text[0]) snprintf(detail, sizeof detail, "case %d, %s", (int)c, text);
     }
   lab_tally_add(tally, name, detail[0] ? detail : NULL);
   if (!op->released) return STRATA_OK;
   st_kernel_set_choose(&best, st_cpu_best());
-  trial t = {cuda, kernel, op, op->released, best.kernel[id], n_repeats / 10 + 1, filling(3)};
+  trial t = {cuda, kernel, op, op->released, best.kernel[id], n_repeats / 10 + 1, filling(3), -1};
   text[0] = 0;
   ST_TRY(run_trial(&t, text, sizeof text, err));
   snprintf(name, sizeof name, "%s.%s = %s at the released shape", kernel->op, kernel->variant,
@@ -178,13 +184,33 @@ static strata_status check_kernel(st_cuda *cuda, const stk_cuda_kernel *kernel, 
   return STRATA_OK;
 }
 
+/* Ties, NaNs, and more blocks than shared memory holds. */
+static strata_status check_selection(st_cuda *cuda, const stk_cuda_kernel *kernel, int32_t n_repeats, lab_tally *tally,
+                                     strata_error *err) {
+  st_kernel_set best;
+  st_kernel_set_choose(&best, st_cpu_best());
+  for (int32_t scores = 0; scores < LAB_TOPK_FILLS; ++scores) {
+    char name[96], text[256] = "";
+    for (int32_t i = 0; i < LAB_TOPK_SHAPES && !text[0]; ++i) {
+      const stk_qsa_topk_args shape = lab_topk_shape(i);
+      const trial t = {cuda, kernel, st_kreg_op(ST_OP_qsa_topk), &shape, best.kernel[ST_OP_qsa_topk], n_repeats, filling(1), scores};
+      ST_TRY(run_trial(&t, text, sizeof text, err));
+    }
+    snprintf(name, sizeof name, "%s.%s: %s, up to 100000 blocks", kernel->op, kernel->variant, lab_topk_fill_name(scores));
+    lab_tally_add(tally, name, text[0] ? text : NULL);
+  }
+  return STRATA_OK;
+}
+
 strata_status lab_cuda_check(st_cuda *cuda, const char *what, int32_t n_repeats, lab_report *report, void *user,
                              int32_t *n_passed, int32_t *n_failed, strata_error *err) {
   lab_tally tally = {.report = report, .user = user};
   const stk_cuda_kernel *kernel;
   for (int32_t i = 0; (kernel = st_cuda_kernel_at(i)); ++i)
-    if (!what || strncmp(kernel->op, what, strlen(what)) == 0)
+    if (!what || strncmp(kernel->op, what, strlen(what)) == 0) {
       ST_TRY(check_kernel(cuda, kernel, n_repeats, &tally, err));
+      if (strcmp(kernel->op, "qsa_topk") == 0) ST_TRY(check_selection(cuda, kernel, n_repeats, &tally, err));
+    }
   *n_passed = tally.n_passed;
   *n_failed = tally.n_failed;
   if (tally.n_passed + tally.n_failed == 0)

@@ -10,6 +10,7 @@
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
 #include "lab/lab_check.h"
+#include "lab/lab_topk.h"
 #include "qsa_decode/qsa_decode.h"
 #include "qsa_flash/qsa_flash.h"
 #include "qsa_merge/qsa_merge.h"
@@ -295,54 +296,6 @@ static void sort_select(const float *score, int32_t n, ranked *order, int32_t *b
   qsort(blocks, BUDGET / RATIO, sizeof *blocks, compare_ints);
 }
 
-static float random_score(uint64_t *random) { return (float)(lab_random(random) >> 40) * 1e-5f; }
-
-typedef void fill_scores(float *score, int32_t n, uint64_t *random);
-static void fill_flat(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b) score[b] = lab_random(random) % 3 ? 0.0f : 1.0f;
-}
-static void fill_equal(float *score, int32_t n, uint64_t *random) {
-  (void)random;
-  for (int32_t b = 0; b < n; ++b) score[b] = 2.5f;
-}
-static void fill_zeros(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b) score[b] = lab_random(random) % 2 ? 0.0f : -0.0f;
-}
-static void fill_some_nan(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b) score[b] = lab_random(random) % 50 ? random_score(random) : NAN;
-}
-static void fill_most_nan(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b) score[b] = lab_random(random) % 300 ? NAN : random_score(random);
-}
-static void fill_all_nan(float *score, int32_t n, uint64_t *random) {
-  (void)random;
-  for (int32_t b = 0; b < n; ++b) score[b] = NAN;
-}
-static void fill_infinite(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b)
-    score[b] = lab_random(random) % 70 == 0 ? INFINITY : lab_random(random) % 2 ? -INFINITY : -random_score(random);
-}
-/* 9000 scores, where the last selected one lies, are one ulp apart at most. */
-static void fill_close(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b) score[b] = random_score(random) * 1e-3f;
-  for (int32_t i = 0; i < 9000; ++i)
-    score[lab_random(random) % (uint64_t)n] = i % 2 ? 1.0f : nextafterf(1.0f, 2.0f);
-  for (int32_t i = 0; i < 100; ++i) score[lab_random(random) % (uint64_t)n] = 3.0f;
-}
-static void fill_random(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b) score[b] = random_score(random);
-}
-static void fill_any_bits(float *score, int32_t n, uint64_t *random) {
-  for (int32_t b = 0; b < n; ++b) {
-    uint32_t bits = (uint32_t)lab_random(random);
-    memcpy(&score[b], &bits, sizeof bits);
-  }
-}
-static void fill_ascending(float *score, int32_t n, uint64_t *random) {
-  (void)random;
-  for (int32_t b = 0; b < n; ++b) score[b] = (float)b;
-}
-
 /* One case of one variant against the sort. */
 static bool topk_is_right(const stk_kernel *kernel, const float *score, int32_t n_cells, ranked *order,
                           int32_t *ids) {
@@ -364,32 +317,24 @@ static bool topk_is_right(const stk_kernel *kernel, const float *score, int32_t 
 }
 
 static strata_status test_topk(suite *s) {
-  static const struct {
-    const char *name;
-    fill_scores *fill;
-  } cases[] = {{"random", fill_random}, {"flat", fill_flat}, {"all equal", fill_equal},
-               {"signed zeros", fill_zeros}, {"some NaN", fill_some_nan},
-               {"fewer numbers than wanted", fill_most_nan}, {"only NaN", fill_all_nan},
-               {"infinities", fill_infinite}, {"9000 within an ulp", fill_close},
-               {"any bits", fill_any_bits}, {"ascending", fill_ascending}};
   static const int32_t lengths[] = {BUDGET + RATIO, 8191, 262144, 400001};
   enum { N_MAX = 400001 / RATIO };
   void *score, *order, *ids;
   ST_TRY(st_calloc(&score, N_MAX, sizeof(float), "scores", s->err));
   ST_TRY(st_calloc(&order, N_MAX, sizeof(ranked), "scores", s->err));
   ST_TRY(st_calloc(&ids, IDS, sizeof(int32_t), "scores", s->err));
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; ++c) {
-    uint64_t random = 77 + c;
+  for (int32_t c = 0; c < LAB_TOPK_FILLS; ++c) {
+    uint64_t random = 77 + (uint64_t)c;
     char name[80];
     bool same = true;
     const stk_kernel *kernel;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; ++i) {
-      cases[c].fill(score, lengths[i] / RATIO, &random);
+      lab_topk_fill(c, score, lengths[i] / RATIO, &random);
       for (int32_t v = 0; (kernel = st_kreg_variant(ST_OP_qsa_topk, v)); ++v)
         if (st_cpu_has((st_cpu_level)st_cpu_level_by_name(kernel->isa)))
           same = same && topk_is_right(kernel, score, lengths[i], order, ids);
     }
-    snprintf(name, sizeof name, "top-k: %s, up to 100000 blocks", cases[c].name);
+    snprintf(name, sizeof name, "top-k: %s, up to 100000 blocks", lab_topk_fill_name(c));
     report(s, name, same, "not what a sort selects");
   }
   st_free(score);

@@ -21,6 +21,9 @@
  *   kc_sync_warp                barrier of the warp, orders shared memory
  *   kc_shuffle(v, lane)         v of another lane of the warp; all lanes call it
  *   kc_shuffle_xor(v, mask), kc_any(condition)
+ *   kc_ballot(condition)        bit i: lane i's condition
+ *   kc_count_bits(bits)
+ *   kc_atomic_add(p, n)         *p += n, whichever threads do it
  *   kc_copy4, kc_copy8, kc_copy16(to, from)  bytes from global to shared memory,
  *                               in the background; to and from aligned to them
  *   kc_copy_commit, kc_copy_wait(n)  the copies of a thread are committed in groups;
@@ -81,6 +84,9 @@ KC_INLINE void kc_cluster_wait(void) { asm volatile("barrier.cluster.wait.acquir
 KC_INLINE float kc_shuffle(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 KC_INLINE float kc_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 KC_INLINE int kc_any(int condition) { return __any_sync(0xffffffffu, condition); }
+KC_INLINE unsigned kc_ballot(int condition) { return __ballot_sync(0xffffffffu, condition); }
+KC_INLINE int kc_count_bits(unsigned bits) { return __popc(bits); }
+KC_INLINE void kc_atomic_add(int *p, int n) { atomicAdd(p, n); }
 
 KC_INLINE kc2 kc_load2(const float *p) {
   float2 f = *(const float2 *)p;
@@ -167,12 +173,15 @@ void kc_cluster_arrive(void);
 void kc_cluster_wait(void);
 float kc_shuffle(float v, int lane);
 float kc_shuffle_xor(float v, int mask);
-int kc_any(int condition);
+unsigned kc_ballot(int condition);
 void kc_emulator_aligned(const void *p, int n_bytes);
 void kc_emulator_copy(void *to, const void *from, int n_bytes);
 void kc_copy_commit(void);
 void kc_copy_wait(int n);
 
+KC_INLINE int kc_any(int condition) { return kc_ballot(condition) != 0; }
+KC_INLINE int kc_count_bits(unsigned bits) { return __builtin_popcount(bits); }
+KC_INLINE void kc_atomic_add(int *p, int n) { *p += n; }
 KC_INLINE void kc_copy4(void *to, const void *from) { kc_emulator_copy(to, from, 4); }
 KC_INLINE void kc_copy8(void *to, const void *from) { kc_emulator_copy(to, from, 8); }
 KC_INLINE void kc_copy16(void *to, const void *from) { kc_emulator_copy(to, from, 16); }

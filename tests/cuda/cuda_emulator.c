@@ -14,7 +14,7 @@ enum { THREADS_MAX = 1024, STACK_BYTES = 128 << 10, COPIES_MAX = 4096, LANES = 3
 #define SHARED_GUARD 128u
 #define SHARED_GUARD_ALIGN 16u
 
-typedef enum wait { READY, WAIT_BLOCK, WAIT_CLUSTER, WAIT_WARP, WAIT_SHUFFLE, WAIT_XOR, WAIT_ANY, DONE } wait;
+typedef enum wait { READY, WAIT_BLOCK, WAIT_CLUSTER, WAIT_WARP, WAIT_SHUFFLE, WAIT_XOR, WAIT_BALLOT, DONE } wait;
 
 typedef struct copy {
   void *to;
@@ -28,7 +28,7 @@ typedef struct thread {
   kc_emulator_state at;
   int arrived; /* at the cluster's barrier */
   float value;
-  int operand; /* lane, mask or condition */
+  int operand; /* lane, mask or condition; of a ballot then its result */
   int n_copies, group;
   copy copies[COPIES_MAX];
 } thread;
@@ -74,7 +74,10 @@ static float exchange(wait waits, float value, int operand) {
 
 float kc_shuffle(float v, int lane) { return exchange(WAIT_SHUFFLE, v, lane & (LANES - 1)); }
 float kc_shuffle_xor(float v, int mask) { return exchange(WAIT_XOR, v, mask & (LANES - 1)); }
-int kc_any(int condition) { return exchange(WAIT_ANY, 0.0f, condition) != 0.0f; }
+unsigned kc_ballot(int condition) {
+  emu.threads[emu.running].operand = condition != 0;
+  return (unsigned)give_way(WAIT_BALLOT)->operand;
+}
 
 void kc_emulator_aligned(const void *p, int n_bytes) {
   if ((uintptr_t)p % (uintptr_t)n_bytes) fault("an address is not aligned");
@@ -132,17 +135,17 @@ static int nth(int i, int n, cuda_order order) {
 static int release_warp(thread *lanes) {
   const wait waits = lanes[0].waits;
   float value[LANES];
-  int any = 0;
-  if (waits < WAIT_WARP || waits > WAIT_ANY) return 0;
+  unsigned ballot = 0;
+  if (waits < WAIT_WARP || waits > WAIT_BALLOT) return 0;
   for (int i = 0; i < LANES; ++i) {
     if (lanes[i].waits != waits) return 0;
     value[i] = lanes[i].value;
-    any |= lanes[i].operand;
+    ballot |= (unsigned)(lanes[i].operand != 0) << i;
   }
   for (int i = 0; i < LANES; ++i) {
     if (waits == WAIT_SHUFFLE) lanes[i].value = value[lanes[i].operand];
     if (waits == WAIT_XOR) lanes[i].value = value[i ^ lanes[i].operand];
-    if (waits == WAIT_ANY) lanes[i].value = any ? 1.0f : 0.0f;
+    if (waits == WAIT_BALLOT) lanes[i].operand = (int)ballot;
     lanes[i].waits = READY;
   }
   return 1;

@@ -9,6 +9,7 @@
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
+#include "lab/lab_topk.h"
 #include "qsa_score/qsa_score.h"
 #include "tests/cuda/cuda_emulator.h"
 #include "tests/cuda/decode_case.h"
@@ -36,12 +37,15 @@ static const stk_qsa_score_args wide_score = {.n_tokens = 40, .pos0 = 250, .idx_
                                               .budget = 256, .score_stride = 150};
 static const stk_qsa_score_args long_score = {.n_tokens = 1, .pos0 = 220000, .idx_heads = 2, .idx_dim = 32, .ratio = 1,
                                               .budget = 8, .score_stride = 220001};
+/* Blocks of 256 threads. */
+static const stk_qsa_topk_args many_topk = {.n_tokens = 270, .pos0 = 3000, .ratio = 2, .budget = 8, .score_stride = 1700, .ids_stride = 9};
 
 /* Shapes that are dear to the emulator, and bring a kernel where its op's cases do not. */
 static const struct {
   st_op op;
   const void *shape;
-} further[] = {{ST_OP_gdn_scan, &long_scan}, {ST_OP_qsa_score, &wide_score}, {ST_OP_qsa_score, &long_score}};
+} further[] = {{ST_OP_gdn_scan, &long_scan}, {ST_OP_qsa_score, &wide_score}, {ST_OP_qsa_score, &long_score},
+               {ST_OP_qsa_topk, &many_topk}};
 
 static void run_case(const emulated *e, const stk_op *op, int32_t index, const void *shape, cuda_order order) {
   const lab_fill fill = {.seed = 1 + (uint64_t)order, .poison = 0x5a, .guard = 0x5e, .unread = 0xff};
@@ -77,6 +81,42 @@ static void test_kernel(void **state) {
     if (op == st_kreg_op(further[i].op)) run_case(e, op, -1 - (int32_t)i, further[i].shape, CUDA_SHUFFLED);
 }
 
+static void fail_if(const char *what, const lab_difference *d) {
+  char text[256];
+  if (!d->tensor) return;
+  lab_difference_describe(d, 0, text, sizeof text);
+  fail_msg("%s: %s", what, text);
+}
+
+/* Ties, NaNs, and more blocks than shared memory holds: as the CPU's best kernel, which
+ * the laboratory compares with a sort. */
+static void test_selection(void **state) {
+  const stk_op *op = st_kreg_op(ST_OP_qsa_topk);
+  const lab_fill fill = {.seed = 1, .poison = 0x5a, .guard = 0x5e};
+  st_kernel_set best;
+  stk_cuda_launch launch;
+  strata_error err;
+  (void)state;
+  st_kernel_set_choose(&best, st_cpu_best());
+  for (int32_t s = 0; s < LAB_TOPK_FILLS; ++s)
+    for (int32_t i = 0; i < LAB_TOPK_SHAPES - 1; ++i) {
+      const stk_qsa_topk_args shape = lab_topk_shape(i);
+      lab_case want, got;
+      assert_int_equal(lab_case_init(&want, op, &shape, fill, &err), STRATA_OK);
+      assert_int_equal(lab_case_init(&got, op, &shape, fill, &err), STRATA_OK);
+      lab_topk_put(&want, s);
+      lab_topk_put(&got, s);
+      lab_case_run(&want, best.kernel[ST_OP_qsa_topk], 1);
+      assert_null(stk_cuda_qsa_topk_cuda.plan(got.args, &launch));
+      const char *wrong = cuda_emulate(qsa_topk_cuda, got.args, &launch, CUDA_SHUFFLED);
+      if (wrong) fail_msg("%s: %s", lab_topk_fill_name(s), wrong);
+      lab_difference d = lab_case_compare(&want, &got);
+      fail_if(lab_topk_fill_name(s), &d);
+      lab_case_release(&want);
+      lab_case_release(&got);
+    }
+}
+
 /* A float of either sign with an exponent in [low, high). */
 static float random_float(uint64_t *random, int low, int high) {
   const uint64_t r = lab_random(random);
@@ -103,13 +143,6 @@ static void test_division(void **state) {
 }
 
 cuda_entry gdn_step_batch_cuda, gdn_decode_cuda;
-
-static void fail_if(const char *what, const lab_difference *d) {
-  char text[256];
-  if (!d->tensor) return;
-  lab_difference_describe(d, 0, text, sizeof text);
-  fail_msg("%s: %s", what, text);
-}
 
 /* Sequences at even and odd positions in one launch. */
 static void test_batch(void **state) {
@@ -168,11 +201,12 @@ static void test_decode(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 3];
+  struct CMUnitTest tests[N_KERNELS + 4];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
   tests[N_KERNELS + 1] = (struct CMUnitTest)cmocka_unit_test(test_decode);
   tests[N_KERNELS + 2] = (struct CMUnitTest)cmocka_unit_test(test_division);
+  tests[N_KERNELS + 3] = (struct CMUnitTest)cmocka_unit_test(test_selection);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
