@@ -109,7 +109,7 @@ K_INLINE void k_attn_find(const stk_cache *c, int64_t kv, const int32_t *ids, in
       found->row[p][i] = page + plane[p].data_at + slot * plane[p].data_bytes;
       found->scales[p][i] =
           (const uint16_t *)(const void *)(page + plane[p].scales_at + slot * plane[p].scale_bytes);
-      if (n_asks && c->kind == STK_KV_Q8) __builtin_prefetch(found->scales[p][i], 0, 2);
+      if (n_asks && c->kind == STK_KV_Q8) __builtin_prefetch(found->scales[p][i], 0, 3);
     }
   }
   k_attn_plan_asking(found, (int)plane[0].data_bytes, n_asks);
