@@ -188,19 +188,19 @@ static strata_status time_gdn(roof_job *job, strata_error *err) {
 
 static void print_qsa(const lab_qsa_rows *rows) {
   printf("\nOne layer at 24 query and 2 key-value heads of 256, budget 2048. Microseconds a token.\n\n");
-  printf("%-8s %-8s %-4s %5s %8s %10s %10s %10s %13s\n", "stage", "variant", "kv", "T", "cells",
-         "best", "median", "floor", "median/floor");
+  printf("%-8s %-8s %-4s %5s %8s %-5s %10s %10s %10s %13s\n", "stage", "variant", "kv", "T", "cells",
+         "lists", "best", "median", "floor", "median/floor");
   for (int32_t i = 0; i < rows->n; i++) {
     const lab_qsa_row *row = &rows->rows[i];
-    printf("%-8s %-8s %-4s %5d %8d %10.2f %10.2f %10.2f %13.2f\n", row->what, row->variant, row->kv,
-           row->n_tokens, row->n, row->best * 1e6, row->median * 1e6, row->floor * 1e6,
+    printf("%-8s %-8s %-4s %5d %8d %-5s %10.2f %10.2f %10.2f %13.2f\n", row->what, row->variant, row->kv,
+           row->n_tokens, row->n, row->lists, row->best * 1e6, row->median * 1e6, row->floor * 1e6,
            row->median / row->floor);
   }
 }
 
 static json_t *qsa_row_json(const lab_qsa_row *r) {
-  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o}", "stage", r->what, "variant", r->variant,
-                   "kv", r->kv, "T", (int)r->n_tokens, "cells", (int)r->n, "best_seconds",
+  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:o, s:o}", "stage", r->what, "variant", r->variant,
+                   "kv", r->kv, "T", (int)r->n_tokens, "cells", (int)r->n, "lists", r->lists, "best_seconds",
                    cli_json_number(r->best), "median_seconds", cli_json_number(r->median),
                    "floor_seconds", cli_json_number(r->floor));
 }

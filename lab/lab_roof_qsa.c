@@ -8,6 +8,7 @@
 #include "core/st_mem.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
+#include "lab/lab_near_lists.h"
 #include "lab/lab_roof.h"
 #include "os/st_file.h"
 #include "os/st_process.h"
@@ -38,10 +39,12 @@ typedef struct bench {
 
 typedef enum stage { STAGE_FLASH, STAGE_DECODE, STAGE_SCORE, STAGE_TOPK, STAGE_PREP } stage;
 
-/* A row to be timed: T tokens, of which the last sees n cells. */
+/* A row to be timed: T tokens, of which the last sees n cells; near: their lists share
+ * what a model's do, instead of as little as can be. */
 typedef struct job {
   stage stage;
   int32_t kv, n_tokens, n;
+  bool near;
   double seconds[LAB_ROUNDS_MAX];
 } job;
 
@@ -182,7 +185,8 @@ static strata_status make_lists(bench *b, const job *j, uint64_t seed, double *n
   calls c;
   void *memory;
   make_calls(&c, b, j);
-  stk_qsa_attn_lists(&c.attn, seed, 0);
+  if (j->near) ST_TRY(lab_near_lists(&c.attn, seed, err));
+  else stk_qsa_attn_lists(&c.attn, seed, 0);
   if (!n_cells) return STRATA_OK;
   ST_TRY(st_calloc(&memory, (size_t)j->n, 1, "the benchmark", err));
   uint8_t *seen = memory;
@@ -245,6 +249,7 @@ static strata_status add_row(lab_qsa_rows *out, bench *b, job *j, const lab_rate
   out->rows[out->n++] = (lab_qsa_row){
       .what = names[j->stage], .variant = c.list[0].kernel->variant,
       .kv = j->stage == STAGE_SCORE || j->stage == STAGE_TOPK ? "" : kinds[j->kv],
+      .lists = j->stage > STAGE_DECODE || j->n <= BUDGET ? "" : j->near ? "near" : "far",
       .n_tokens = j->n_tokens, .n = j->n, .best = j->seconds[0] / j->n_tokens,
       .median = j->seconds[n_rounds / 2] / j->n_tokens, .floor = floor / j->n_tokens};
   return STRATA_OK;
@@ -273,10 +278,13 @@ strata_status lab_roof_qsa(st_pool *pool, const lab_ceilings *ceilings, int32_t 
   ST_TRY_OUT(bench_init(&b, pool, ceilings->level, err));
   ST_TRY_OUT(st_calloc(&memory, sizeof out->rows / sizeof *out->rows, sizeof(job), "the benchmark", err));
   job *jobs = memory;
-  for (stage s = STAGE_FLASH; s <= STAGE_DECODE; ++s)
-    for (int32_t kv = 0; kv < STK_KV_KINDS; ++kv)
-      for (int32_t i = 0; i < 4; ++i)
-        jobs[n_jobs++] = (job){.stage = s, .kv = kv, .n_tokens = s == STAGE_FLASH ? T_FLASH : 1, .n = lengths[i]};
+  for (int32_t kv = 0; kv < STK_KV_KINDS; ++kv)
+    for (int32_t i = 0; i < 7; ++i)
+      jobs[n_jobs++] = (job){.stage = STAGE_FLASH, .kv = kv, .n_tokens = T_FLASH, .n = lengths[i < 4 ? i : i - 3],
+                             .near = i >= 4};
+  for (int32_t kv = 0; kv < STK_KV_KINDS; ++kv)
+    for (int32_t i = 0; i < 4; ++i)
+      jobs[n_jobs++] = (job){.stage = STAGE_DECODE, .kv = kv, .n_tokens = 1, .n = lengths[i]};
   for (stage s = STAGE_SCORE; s <= STAGE_TOPK; ++s)
     for (int32_t T = 1; T <= T_MAX; T += T_MAX - 1)
       for (int32_t i = 1; i < 4; ++i) jobs[n_jobs++] = (job){.stage = s, .n_tokens = T, .n = lengths[i]};

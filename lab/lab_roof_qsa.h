@@ -11,6 +11,7 @@ typedef struct lab_qsa_row {
   const char *what;    /* "flash", "decode", "score", "topk", "prep" */
   const char *variant; /* of the kernel that ran */
   const char *kv;      /* "f32", "f16", "q8"; "" where no key or value is touched */
+  const char *lists;   /* "far", "near" (below); "" where no list is read */
   int32_t n_tokens, n; /* T, and the cells that the last token sees */
   double best, median, floor;
 } lab_qsa_row;
@@ -21,8 +22,8 @@ typedef struct lab_qsa_rows {
 } lab_qsa_rows;
 
 /* n_rounds rounds in which every row runs once, so that a disturbance hits all alike.
- * Each token has a random list of its own that a selection could have given, and each
- * call looks at another part of a large cache: little of it is near when it begins.
+ * Each call looks at another part of a large cache: little of it is near when it begins.
+ * Far lists are random, each token's its own; near ones are those of lab_near_lists.h.
  * Of the cache those cells count for the floor, once and from main memory, that are in
  * any of the window's lists. Takes about 1.2 GB. */
 strata_status lab_roof_qsa(st_pool *pool, const lab_ceilings *ceilings, int32_t n_rounds,
