@@ -3,20 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli_lab.h"
+#include "cli_lab_roof.h"
 #include "cli_term.h"
 #include "core/st_error.h"
-#include "lab/lab_roof.h"
 #include "lab/lab_roof_qsa.h"
 
 typedef struct roof_args {
   int32_t threads, rounds;
-  const char *tokens, *set, *variant, *scan;
+  const char *tokens, *set, *variant, *scan, *backend;
   cli_ceilings_args ceilings;
   bool warm, only_ceilings, json;
 } roof_args;
 
-static const roof_args roof_defaults = {.rounds = 9, .tokens = "1,512"};
+static const roof_args roof_defaults = {.rounds = 9, .tokens = "1,512", .backend = "cpu"};
 
 static const cli_option roof_options[] = {
     {0, "T", "LIST", CLI_TEXT, offsetof(roof_args, tokens), 0, 0, NULL,
@@ -33,6 +32,8 @@ static const cli_option roof_options[] = {
      "with gdn: a variant of gdn_scan to time beside the chosen one"},
     {0, "ceilings", NULL, CLI_FLAG, offsetof(roof_args, only_ceilings), 0, 0, NULL,
      "show the ceilings and time nothing"},
+    {0, "backend", "cpu|cuda", CLI_CHOICE, offsetof(roof_args, backend), 0, 0, "cpu|cuda",
+     "whose kernels (default cpu)"},
     CLI_OPTIONS_CEILINGS(roof_args),
     CLI_OPTION_THREADS(roof_args),
     CLI_OPTION_JSON(roof_args),
@@ -83,17 +84,23 @@ static strata_status find_variant(roof_job *job, strata_error *err) {
           st_kreg_op((st_op)only)->name);
 }
 
+/* --T and --set. */
+static strata_status parse_sizes(roof_job *job, strata_error *err) {
+  const roof_args *args = job->args;
+  ST_TRY(cli_ids_parse(&job->tokens, args->tokens, "--T", 1, 1 << 20, err));
+  if (job->tokens.n < 1 || job->tokens.n > LAB_ROOF_ROWS_MAX)
+    ST_FAIL(err, ARG, "--T: %zu numbers: 1 to %d expected", job->tokens.n, LAB_ROOF_ROWS_MAX);
+  return args->set ? lab_settings_parse(&job->settings, args->set, err) : STRATA_OK;
+}
+
 static strata_status prepare(roof_job *job, const cli_words *words, strata_error *err) {
   const roof_args *args = job->args;
   st_cpu_level level;
   ST_TRY(cli_lab_level(&level, err));
   st_kernel_set_choose(&job->chosen, level);
   ST_TRY(pick_ops(job, words, err));
-  ST_TRY(cli_ids_parse(&job->tokens, args->tokens, "--T", 1, 1 << 20, err));
-  if (job->tokens.n < 1 || job->tokens.n > LAB_ROOF_ROWS_MAX)
-    ST_FAIL(err, ARG, "--T: %zu numbers: 1 to %d expected", job->tokens.n, LAB_ROOF_ROWS_MAX);
+  ST_TRY(parse_sizes(job, err));
   if (args->variant) ST_TRY(find_variant(job, err));
-  if (args->set) ST_TRY(lab_settings_parse(&job->settings, args->set, err));
   for (int op = 0; op < ST_OPS; op++)
     if (job->ops[op]) ST_TRY(lab_settings_check(&job->settings, st_kreg_op((st_op)op), err));
   ST_TRY(cli_lab_ceilings(&args->ceilings, args->threads, &job->ceilings, err));
@@ -104,13 +111,13 @@ static strata_status prepare(roof_job *job, const cli_words *words, strata_error
 
 static double bytes_of(const stk_work *w) { return w->weight_bytes + w->state_bytes + w->io_bytes; }
 
-static void print_header(void) {
+void cli_roof_print_header(void) {
   printf("\nOne call. Microseconds.\n\n");
   printf("%-10s %-10s %5s %-5s %9s %9s %9s %9s %9s %12s  %s\n", "op", "variant", "T", "data",
          "MFLOP", "MB", "best", "median", "floor", "median/floor", "bound by");
 }
 
-static void print_row(const lab_roof_row *r) {
+void cli_roof_print_row(const lab_roof_row *r) {
   printf("%-10s %-10s %5d %-5s %9.2f %9.3f %9.1f %9.1f %9.1f", r->op, r->variant, r->n_tokens,
          r->warm ? "warm" : "cold", 1e-6 * r->work.flops, 1e-6 * bytes_of(&r->work), 1e6 * r->best,
          1e6 * r->median, 1e6 * r->floor.seconds);
@@ -119,7 +126,7 @@ static void print_row(const lab_roof_row *r) {
   printf("  %s\n", cli_lab_bound(&r->floor));
 }
 
-static json_t *row_json(const lab_roof_row *r) {
+json_t *cli_roof_row_json(const lab_roof_row *r) {
   return json_pack("{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "op", r->op, "variant",
                    r->variant, "T", (int)r->n_tokens, "data", r->warm ? "warm" : "cold", "flops",
                    cli_json_number(r->work.flops), "bytes", cli_json_number(bytes_of(&r->work)),
@@ -137,8 +144,8 @@ static strata_status time_op(roof_job *job, st_op op, strata_error *err) {
                                     .settings = job->settings, .warm = args->warm};
   ST_TRY(lab_roof_op(job->pool, &job->ceilings, &request, args->rounds, rows, &n, err));
   for (int32_t i = 0; i < n; i++) {
-    if (args->json) json_array_append_new(job->rows, row_json(&rows[i]));
-    else print_row(&rows[i]);
+    if (args->json) json_array_append_new(job->rows, cli_roof_row_json(&rows[i]));
+    else cli_roof_print_row(&rows[i]);
   }
   return cli_interrupted() ? st_error_set(err, STRATA_CANCELLED, "lab roof: interrupted") : STRATA_OK;
 }
@@ -147,7 +154,7 @@ static strata_status time_ops(roof_job *job, strata_error *err) {
   bool any = false;
   for (int op = 0; op < ST_OPS; op++) {
     if (!job->ops[op]) continue;
-    if (!any && !job->args->json) print_header();
+    if (!any && !job->args->json) cli_roof_print_header();
     any = true;
     ST_TRY(time_op(job, (st_op)op, err));
   }
@@ -234,10 +241,26 @@ static strata_status measure(roof_job *job, strata_error *err) {
                                   job->gdn_rows, "qsa", job->qsa_rows), err);
 }
 
+static strata_status run_on_cpu(roof_job *job, const cli_words *words, strata_error *err) {
+  ST_TRY(prepare(job, words, err));
+  return measure(job, err);
+}
+
+static strata_status run_on_gpu(roof_job *job, const cli_words *words, strata_error *err) {
+  const roof_args *args = job->args;
+  if (args->scan || args->warm || args->threads || args->ceilings.cache || args->ceilings.fresh)
+    ST_FAIL(err, ARG, "--backend cuda: no --scan, --warm, --threads, --cache or --fresh expected");
+  ST_TRY(parse_sizes(job, err));
+  const cli_roof_gpu_args gpu = {
+      .words = words, .variant = args->variant, .rounds = args->rounds, .only_ceilings = args->only_ceilings,
+      .json = args->json,
+      .request = {.tokens = job->tokens.items, .n_tokens = (int32_t)job->tokens.n, .settings = job->settings}};
+  return cli_roof_gpu(&gpu, err);
+}
+
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
   roof_job job = {.args = command_args};
-  strata_status status = prepare(&job, words, err);
-  if (status == STRATA_OK) status = measure(&job, err);
+  strata_status status = strcmp(job.args->backend, "cuda") == 0 ? run_on_gpu(&job, words, err) : run_on_cpu(&job, words, err);
   json_decref(job.rows);
   json_decref(job.gdn_rows);
   json_decref(job.qsa_rows);
@@ -257,7 +280,8 @@ const cli_command cmd_lab_roof = {
         "gdn times the gated delta net's prompt kernels one after the other, as a layer runs "
         "them, with the states of 36 layers.\n"
         "qsa times sparse attention's, for each kind of cache, from 2048 to 131072 cells.\n"
-        "The ceilings are kept for this CPU, level and number of threads.",
+        "The ceilings are kept for this CPU, level and number of threads.\n"
+        "--backend cuda does it for the GPU kernels of the ops whose names begin with OP.",
     .options = roof_options,
     .n_options = sizeof roof_options / sizeof roof_options[0],
     .defaults = &roof_defaults,

@@ -228,7 +228,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 strata_status lab_cuda_time(st_cuda *cuda, const st_cuda_module *module, const stk_cuda_launch *launch,
-                            const lab_cuda_case *cases, int32_t n_cases, int32_t n_rounds, double *seconds,
+                            const lab_cuda_case *cases, int32_t n_cases, int32_t n_rounds, lab_cuda_times *out,
                             strata_error *err) {
   strata_status status = STRATA_OK;
   st_cuda_graph *graph = NULL;
@@ -251,7 +251,7 @@ strata_status lab_cuda_time(st_cuda *cuda, const st_cuda_module *module, const s
   }
   if (status == STRATA_OK) {
     qsort(round, (size_t)n_rounds, sizeof *round, by_value);
-    *seconds = round[n_rounds / 2];
+    *out = (lab_cuda_times){round[0], round[n_rounds / 2]};
   }
 out:
   st_cuda_graph_close(cuda, &graph);

@@ -35,10 +35,14 @@ void lab_cuda_table(const lab_case *host, int32_t i, void *const memory[STK_TENS
 strata_status lab_cuda_check(st_cuda *cuda, const char *what, int32_t n_repeats, lab_report *report, void *user,
                              int32_t *n_passed, int32_t *n_failed, strata_error *err);
 
-/* Median seconds of a launch over n_rounds graphs, each of which runs every one of
- * the cases once, in turn. */
+/* Seconds of a launch. */
+typedef struct lab_cuda_times {
+  double best, median;
+} lab_cuda_times;
+
+/* Over n_rounds graphs, each of which runs every one of the cases once, in turn. */
 strata_status lab_cuda_time(st_cuda *cuda, const st_cuda_module *module, const stk_cuda_launch *launch,
-                            const lab_cuda_case *cases, int32_t n_cases, int32_t n_rounds, double *seconds,
+                            const lab_cuda_case *cases, int32_t n_cases, int32_t n_rounds, lab_cuda_times *out,
                             strata_error *err);
 
 #endif

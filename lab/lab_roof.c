@@ -68,8 +68,7 @@ static strata_status evictor_init(evictor *e, const lab_rates *rates, strata_err
 
 /* ---- a job's buffers ------------------------------------------------------------ */
 
-/* The shape of a row: the released one with T and what the user sets. */
-static strata_status shape_of(const lab_roof_request *q, int32_t T, lab_args *out, strata_error *err) {
+strata_status lab_roof_shape(const lab_roof_request *q, int32_t T, lab_args *out, strata_error *err) {
   lab_settings settings = q->settings;
   ST_TRY(lab_settings_check(&settings, q->op, err));
   ST_TRY(lab_settings_put(&settings, "T", T, err));
@@ -86,7 +85,7 @@ static strata_status job_init(job *j, st_pool *pool, const lab_ceilings *c, cons
                               int32_t T, strata_error *err) {
   lab_args shape;
   int32_t threads = st_pool_threads(pool), wanted = 1;
-  ST_TRY(shape_of(q, T, &shape, err));
+  ST_TRY(lab_roof_shape(q, T, &shape, err));
   while (j->n_sets < wanted) {
     lab_case *set = &j->sets[j->n_sets];
     ST_TRY(lab_case_init(set, q->op, shape.bytes, (lab_fill){.seed = (uint64_t)j->n_sets + 1}, err));

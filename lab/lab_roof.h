@@ -41,6 +41,10 @@ strata_status lab_roof_op(st_pool *pool, const lab_ceilings *ceilings, const lab
                           int32_t n_rounds, lab_roof_row rows[LAB_ROOF_ROWS_MAX], int32_t *n_rows,
                           strata_error *err);
 
+/* The shape of a request's row: the released one with T, where the op has tokens, and
+ * what the user sets. Statuses as above. */
+strata_status lab_roof_shape(const lab_roof_request *request, int32_t T, lab_args *out, strata_error *err);
+
 /* ---- the gated delta net ------------------------------------------------------- */
 
 /* One line of its table. Times are of one layer, in seconds. */

@@ -662,6 +662,13 @@ case_lab_roof_refuses() {
   run lab roof hc_mix --variant nosuch; expect_error 2 "--variant: nosuch"
   run lab roof hc_mix hc_norm --variant scalar; expect_error 2 "--variant: 2 ops"
   run lab roof hc_mix --rounds 0; expect_error 2 "--rounds: 0"
+  run lab roof nosuch --backend cuda; expect_error 2 "lab roof: nosuch"
+  run lab roof linear --backend cuda; expect_error 2 "an op with GPU kernels"
+  run lab roof gdn --backend cuda --warm; expect_error 2 "--backend cuda: no --scan, --warm"
+  run lab roof gdn --backend cuda --variant cuda; expect_error 2 "ops: one op expected"
+  run lab roof gdn_scan --backend cuda --variant nosuch; expect_error 2 "--variant: nosuch"
+  run lab roof gdn_scan --backend cuda --set zz=1; expect_error 2 "gdn_scan: zz"
+  run lab roof gdn --backend cuda --T 0; expect_error 2 "--T: 0"
   STRATA_ISA=nosuch run lab roof hc_mix; expect_error 2 "STRATA_ISA: nosuch"
   for set in Hx=1 H= H H=x =1 H=1,; do run lab roof hc_mix --set "$set"; expect_error 2; done
   # What is wrong with a size shows only once the ceilings are there.

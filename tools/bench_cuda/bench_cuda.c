@@ -1,4 +1,4 @@
-/* Times of the GPU kernels beside their floors, one table: median microseconds of a
+/* Times of the gated delta net's GPU kernels beside their floors, one table: median microseconds of a
  * launch in graph replays after warm-up, buffers rotated past the second-level cache.
  *
  *   bench_cuda [OP [T]]      OP: an op, batch (steps of many sequences), decode (pre,
@@ -71,20 +71,20 @@ static strata_status run_row(st_cuda *cuda, const row *r, strata_error *err) {
   stk_cuda_launch launch;
   lab_case host = {0};
   int32_t n = 0;
-  double seconds = 0;
+  lab_cuda_times times = {0};
   const char *refused = r->kernel->plan(r->args.bytes, &launch);
   if (refused) {
     printf("%-22s %-22s %s\n", r->kernel->entry, r->label, refused);
     return STRATA_OK;
   }
   ST_TRY_OUT(st_cuda_module_open_kernel(cuda, r->kernel, launch.options, &module, err));
-  ST_TRY_OUT(lab_case_init(&host, r->op, r->args.bytes, (lab_fill){1, 0x5a, 0xa5, 0xff}, err));
+  ST_TRY_OUT(lab_case_init(&host, r->op, r->args.bytes, (lab_fill){.seed = 1, .poison = 0x5a, .guard = 0xa5, .unread = 0xff}, err));
   gates_of_a_model(&host);
   for (; n < r->n_sets; ++n) ST_TRY_OUT(lab_cuda_case_init(cuda, &host, &sets[n], err));
-  ST_TRY_OUT(lab_cuda_time(cuda, module, &launch, sets, n, ROUNDS, &seconds, err));
+  ST_TRY_OUT(lab_cuda_time(cuda, module, &launch, sets, n, ROUNDS, &times, err));
   st_cuda_module_info info = st_cuda_module_info_of(module);
   printf("%-22s %-22s %9.2f us  floor %8.2f  ratio %5.2f  grid %ux%u block %u regs %d local %d\n", r->kernel->entry,
-         r->label, seconds * 1e6, floor_of(r) * 1e6, seconds / floor_of(r), launch.grid[0], launch.grid[1], launch.block,
+         r->label, times.median * 1e6, floor_of(r) * 1e6, times.median / floor_of(r), launch.grid[0], launch.grid[1], launch.block,
          info.registers, info.local_bytes);
   fflush(stdout);
 out:
@@ -113,7 +113,7 @@ static strata_status host_case(lab_case *out, const char *op, int32_t T, int32_t
   ST_TRY(lab_settings_put(&settings, "T", T, err));
   ST_TRY(lab_settings_put(&settings, "pos0", pos0, err));
   ST_TRY(lab_args_make(contract, &settings, &args, err));
-  ST_TRY(lab_case_init(out, contract, args.bytes, (lab_fill){1, 0x5a, 0xa5, 0xff}, err));
+  ST_TRY(lab_case_init(out, contract, args.bytes, (lab_fill){.seed = 1, .poison = 0x5a, .guard = 0xa5, .unread = 0xff}, err));
   gates_of_a_model(out);
   return STRATA_OK;
 }
@@ -131,7 +131,7 @@ static strata_status run_batch(st_cuda *cuda, int32_t n, int32_t pos0, strata_er
   void *list = NULL;
   lab_case host = {0};
   ready kernel = {0};
-  double seconds = 0;
+  lab_cuda_times times = {0};
   int32_t made = 0;
   ST_TRY_OUT(host_case(&host, "gdn_step", 1, pos0, err));
   const stk_gdn_step_batch_args shape = {host.args, n};
@@ -147,12 +147,12 @@ static strata_status run_batch(st_cuda *cuda, int32_t n, int32_t pos0, strata_er
     const stk_gdn_step_batch_args args = {at, n};
     memcpy(lists[layer].args.bytes, &args, sizeof args);
   }
-  ST_TRY_OUT(lab_cuda_time(cuda, kernel.module, &kernel.launch, lists, n_layers, ROUNDS, &seconds, err));
+  ST_TRY_OUT(lab_cuda_time(cuda, kernel.module, &kernel.launch, lists, n_layers, ROUNDS, &times, err));
   stk_work w = {0};
   host.op->work(host.args, &w);
   double floor = n * (w.state_bytes + w.io_bytes) / BANDWIDTH;
   printf("%-22s n=%-4d %-5s            %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_step_batch_cuda", (int)n,
-         pos0 % 2 ? "odd" : "even", seconds * 1e6, floor * 1e6, seconds / floor);
+         pos0 % 2 ? "odd" : "even", times.median * 1e6, floor * 1e6, times.median / floor);
   fflush(stdout);
 out:
   while (made > 0) lab_cuda_case_release(cuda, &sets[--made]);
@@ -230,7 +230,7 @@ static strata_status run_decode(st_cuda *cuda, int32_t pos0, strata_error *err) 
   static lab_cuda_case sets[STAGES][LAYERS], lists[LAYERS];
   lab_case host[STAGES] = {{0}};
   ready kernel = {0};
-  double seconds = 0;
+  lab_cuda_times times = {0};
   stk_work w = {0};
   for (int k = 0; k < STAGES; ++k) ST_TRY_OUT(host_case(&host[k], names[k], 1, pos0, err));
   for (int32_t layer = 0; layer < LAYERS; ++layer) {
@@ -242,11 +242,11 @@ static strata_status run_decode(st_cuda *cuda, int32_t pos0, strata_error *err) 
     memcpy(lists[layer].args.bytes, &args, sizeof args);
   }
   ST_TRY_OUT(make_ready(cuda, &stk_cuda_gdn_decode_cuda, lists[0].args.bytes, &kernel, err));
-  ST_TRY_OUT(lab_cuda_time(cuda, kernel.module, &kernel.launch, lists, LAYERS, ROUNDS, &seconds, err));
+  ST_TRY_OUT(lab_cuda_time(cuda, kernel.module, &kernel.launch, lists, LAYERS, ROUNDS, &times, err));
   for (int k = 0; k < STAGES; ++k) host[k].op->work(host[k].args, &w);
   double floor = (w.weight_bytes + w.state_bytes + w.io_bytes) / BANDWIDTH;
   printf("%-22s %-22s %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_decode_cuda", pos0 % 2 ? "T=1 odd" : "T=1 even",
-         seconds * 1e6, floor * 1e6, seconds / floor);
+         times.median * 1e6, floor * 1e6, times.median / floor);
   fflush(stdout);
 out:
   for (int k = 0; k < STAGES; ++k) {
@@ -306,7 +306,7 @@ int main(int argc, char **argv) {
   strata_status status = st_cuda_open(0, NULL, &cuda, &err);
   for (int op = 0; op < ST_OPS && status == STRATA_OK; ++op) {
     const stk_op *contract = st_kreg_op((st_op)op);
-    if (st_cuda_kernel_of(contract->name, 0) && (argc < 2 || strcmp(argv[1], contract->name) == 0))
+    if (strncmp(contract->name, "gdn", 3) == 0 && st_cuda_kernel_of(contract->name, 0) && (argc < 2 || strcmp(argv[1], contract->name) == 0))
       status = run_op(cuda, contract, argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0, &err);
   }
   if (status == STRATA_OK && (argc < 2 || strcmp(argv[1], "batch") == 0)) status = run_batches(cuda, &err);

@@ -1,5 +1,5 @@
-/* Tables of pointers for a GPU's memory: every page's address moves with the tensor
- * that it lies in. No GPU is needed. */
+/* What the laboratory does for a GPU without one: tables of pointers, each of which moves
+ * with the tensor that it leads into, and the buffers of a roof. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,7 +8,9 @@
 
 #include "kreg/st_kreg.h"
 #include "lab/lab_cuda.h"
+#include "lab/lab_cuda_roof.h"
 #include "qsa_prep/qsa_prep.h"
+#include "qsa_score/qsa_score.h"
 
 /* Where tensor i would lie on a device; nothing is read there. */
 static void *place(int32_t i) { return (void *)((uintptr_t)(i + 1) << 32); }
@@ -68,7 +70,32 @@ static void test_elsewhere(void **state) {
   lab_case_release(&c);
 }
 
+/* Together twice the cache of 50 MB. */
+static void test_sets(void **state) {
+  (void)state;
+  assert_int_equal(lab_cuda_roof_sets(10e6, 50e6), 10);
+  assert_int_equal(lab_cuda_roof_sets(30e6, 50e6), 4);
+  assert_int_equal(lab_cuda_roof_sets(200e6, 50e6), 2);
+  assert_int_equal(lab_cuda_roof_sets(1e6, 50e6), LAB_CUDA_ROOF_LAUNCHES);
+  assert_int_equal(lab_cuda_roof_sets(0, 50e6), LAB_CUDA_ROOF_LAUNCHES);
+}
+
+/* T is the row's; what follows from it does; the rest is as released. */
+static void test_shape(void **state) {
+  const lab_roof_request request = {.op = st_kreg_op(ST_OP_qsa_score)};
+  stk_qsa_score_args a;
+  lab_args shape;
+  strata_error err;
+  (void)state;
+  assert_int_equal(lab_roof_shape(&request, 2048, &shape, &err), STRATA_OK);
+  memcpy(&a, shape.bytes, sizeof a);
+  assert_int_equal(a.n_tokens, 2048);
+  assert_int_equal(a.pos0, 32256);
+  assert_int_equal(a.score_stride, (32256 + 2048) / 4);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_pages), cmocka_unit_test(test_elsewhere)};
-  return cmocka_run_group_tests_name("cuda tables", tests, NULL, NULL);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_pages), cmocka_unit_test(test_elsewhere),
+                                     cmocka_unit_test(test_sets), cmocka_unit_test(test_shape)};
+  return cmocka_run_group_tests_name("lab on a GPU", tests, NULL, NULL);
 }
