@@ -208,7 +208,7 @@ lab_floor lab_floor_split(const lab_rates *rates, const stk_work *near, double n
                         memory_seconds(rates->bytes_per_s[here], far);
   lab_floor floor = {.compute_s = (near->flops + far->flops) / rates->flops_per_s,
                      .memory_s = fmax(near_s, far_s),
-                     .memory = near_s >= far_s ? here : there};
+                     .memory = far_s > near_s ? there : here};
   floor.seconds = fmax(floor.compute_s, floor.memory_s);
   return floor;
 }

@@ -1,5 +1,6 @@
 /* What the laboratory does for a GPU without one: tables of pointers, each of which moves
  * with the tensor that it leads into, and the buffers of a roof. */
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -94,8 +95,21 @@ static void test_shape(void **state) {
   assert_int_equal(a.score_stride, (32256 + 2048) / 4);
 }
 
+/* A device has one level of memory, the others no rate. */
+static void test_floor(void **state) {
+  const stk_work work = {.flops = 1e9, .io_bytes = 5e9};
+  lab_rates rates = {.flops_per_s = 1e12};
+  (void)state;
+  rates.capacity[LAB_DRAM] = INT64_MAX;
+  for (int traffic = 0; traffic < ST_TRAFFICS; ++traffic) rates.bytes_per_s[LAB_DRAM][traffic] = 1e9;
+  const lab_floor floor = lab_floor_of(&rates, &work, INFINITY);
+  assert_true(floor.seconds == 5.0 && floor.memory_s == 5.0 && floor.compute_s == 1e-3);
+  assert_int_equal(floor.memory, LAB_DRAM);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_pages), cmocka_unit_test(test_elsewhere),
-                                     cmocka_unit_test(test_sets), cmocka_unit_test(test_shape)};
+                                     cmocka_unit_test(test_sets), cmocka_unit_test(test_shape),
+                                     cmocka_unit_test(test_floor)};
   return cmocka_run_group_tests_name("lab on a GPU", tests, NULL, NULL);
 }
