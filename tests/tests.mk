@@ -41,6 +41,21 @@ $(BUILD)/tests/cuda/test_emulated: $(BUILD)/tests/cuda/test_emulated.o $(BUILD)/
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LINK) -o $@ $^ -lcmocka $(PKG_LIBS)
 
+# The same behind a driver that is none: the program has the kernels, and finds the two
+# libraries where its run path says.
+FAKE := $(BUILD)/tests/cuda/fake
+$(FAKE)/libcuda.so.1: $(BUILD)/tests/cuda/fake_driver.o
+$(FAKE)/libnvrtc.so.13: $(BUILD)/tests/cuda/fake_nvrtc.o
+$(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13:
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LINK) -shared -o $@ $<
+
+$(BUILD)/tests/cuda/test_lab_device: $(BUILD)/tests/cuda/test_lab_device.o $(BUILD)/tests/cuda/cuda_emulator.o $(EMULATED_OBJ) \
+  $(BUILD)/libstrata.a | $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LINK) -rdynamic -Wl,-rpath,'$$ORIGIN/fake' -o $@ $^ -lcmocka $(PKG_LIBS)
+
 $(BUILD)/tools/bench_cuda/bench_cuda: tools/bench_cuda/bench_cuda.c $(BUILD)/libstrata.a
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
