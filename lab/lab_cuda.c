@@ -35,14 +35,16 @@ static void *address_of(const lab_case *host, void *const memory[], const void *
 
 void lab_cuda_table(const lab_case *host, int32_t i, void *const memory[STK_TENSORS_MAX], void **out) {
   const void *const *pointers = (const void *const *)(const void *)host->buffers[i].data;
-  for (size_t k = 0; k < host->buffers[i].n_bytes / sizeof *pointers; ++k) out[k] = address_of(host, memory, pointers[k]);
+  const size_t n = host->buffers[i].n_bytes / sizeof *pointers;
+  for (size_t k = 0; k < n; ++k) out[k] = address_of(host, memory, pointers[k]);
 }
 
 static strata_status upload_table(st_cuda *cuda, const lab_case *host, int32_t i, lab_cuda_case *c, strata_error *err) {
   void *table;
   ST_TRY(st_calloc(&table, 1, host->buffers[i].n_bytes, host->tensors[i].name, err));
   lab_cuda_table(host, i, c->memory, table);
-  strata_status status = st_cuda_upload(cuda, (uint8_t *)c->memory[i] + LAB_GUARD_BYTES, table, host->buffers[i].n_bytes, err);
+  uint8_t *to = (uint8_t *)c->memory[i] + LAB_GUARD_BYTES;
+  strata_status status = st_cuda_upload(cuda, to, table, host->buffers[i].n_bytes, err);
   st_free(table);
   return status;
 }
@@ -193,7 +195,8 @@ static strata_status check_selection(st_cuda *cuda, const stk_cuda_kernel *kerne
     char name[96], text[256] = "";
     for (int32_t i = 0; i < LAB_TOPK_SHAPES && !text[0]; ++i) {
       const stk_qsa_topk_args shape = lab_topk_shape(i);
-      const trial t = {cuda, kernel, st_kreg_op(ST_OP_qsa_topk), &shape, best.kernel[ST_OP_qsa_topk], n_repeats, filling(1), scores};
+      const trial t = {cuda, kernel, st_kreg_op(ST_OP_qsa_topk), &shape, best.kernel[ST_OP_qsa_topk], n_repeats,
+                       filling(1), scores};
       ST_TRY(run_trial(&t, text, sizeof text, err));
     }
     snprintf(name, sizeof name, "%s.%s: %s, up to 100000 blocks", kernel->op, kernel->variant, lab_topk_fill_name(scores));

@@ -66,7 +66,8 @@ void lab_topk_fill(int32_t fill, float *score, int32_t n, uint64_t *random) { fi
 stk_qsa_topk_args lab_topk_shape(int32_t shape) {
   static const int32_t n_cells[LAB_TOPK_SHAPES] = {2052, 8191, 262147, 400001};
   const int32_t n = n_cells[shape];
-  return (stk_qsa_topk_args){.n_tokens = 1, .pos0 = n - 1, .ratio = 4, .budget = 2048, .score_stride = n / 4, .ids_stride = 2051};
+  return (stk_qsa_topk_args){.n_tokens = 1, .pos0 = n - 1, .ratio = 4, .budget = 2048, .score_stride = n / 4,
+                             .ids_stride = 2051};
 }
 
 void lab_topk_put(lab_case *c, int32_t fill) {

@@ -42,7 +42,8 @@ $(BUILD)/tests/cuda/test_emulated: $(BUILD)/tests/cuda/test_emulated.o $(BUILD)/
 	$(Q)$(CC) $(LINK) -o $@ $^ -lcmocka $(PKG_LIBS)
 
 # The same behind a driver that is none: the program has the kernels, and finds the two
-# libraries where its run path says.
+# libraries where its run path says (the old kind of path, which comes before the
+# system's, and which the sanitizers' dlopen knows).
 FAKE := $(BUILD)/tests/cuda/fake
 $(FAKE)/libcuda.so.1: $(BUILD)/tests/cuda/fake_driver.o
 $(FAKE)/libnvrtc.so.13: $(BUILD)/tests/cuda/fake_nvrtc.o
@@ -54,7 +55,7 @@ $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13:
 $(BUILD)/tests/cuda/test_lab_device: $(BUILD)/tests/cuda/test_lab_device.o $(BUILD)/tests/cuda/cuda_emulator.o $(EMULATED_OBJ) \
   $(BUILD)/libstrata.a | $(FAKE)/libcuda.so.1 $(FAKE)/libnvrtc.so.13
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LINK) -rdynamic -Wl,-rpath,'$$ORIGIN/fake' -o $@ $^ -lcmocka $(PKG_LIBS)
+	$(Q)$(CC) $(LINK) -rdynamic -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/fake' -o $@ $^ -lcmocka $(PKG_LIBS)
 
 $(BUILD)/tools/bench_cuda/bench_cuda: tools/bench_cuda/bench_cuda.c $(BUILD)/libstrata.a
 	@mkdir -p $(@D)

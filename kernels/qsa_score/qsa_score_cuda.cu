@@ -89,7 +89,8 @@ KC_INLINE void join(float part[LEVELS], int i, float chain) {
 }
 
 /* The dots of one head: dot[r] is that of token r with the block this thread keeps. */
-KC_INLINE void dots(const float *query, const float *const key[GROUP], int rows, int row_stride, int steps, float *dot) {
+KC_INLINE void dots(const float *query, const float *const key[GROUP], int rows, int row_stride, int steps,
+                    float *dot) {
   float part[ROWS_MAX][GROUP][LEVELS];
   KC_UNROLL for (int i = 0; i < CHAINS; ++i) {
     const int at = GROUP * steps * ((i & 1) * 4 + (i & 2) + i / 4);
@@ -113,7 +114,8 @@ KC_INLINE void dots(const float *query, const float *const key[GROUP], int rows,
 }
 
 /* Scores of a warp's tokens, from t0 on, for the 32 blocks from b0 on. */
-KC_INLINE void score_warp(const stk_qsa_score_args *a, int64_t t0, int64_t b0, const float *queries, const float *keys) {
+KC_INLINE void score_warp(const stk_qsa_score_args *a, int64_t t0, int64_t b0, const float *queries,
+                          const float *keys) {
   const int rows = ROWS, steps = DIM / 32, j = kc_lane % GROUP, x = kc_lane / GROUP;
   const float scale = kc_inverse_sqrt(DIM);
   const float *key[GROUP];
@@ -151,8 +153,8 @@ KC_KERNEL(qsa_score_cuda, stk_qsa_score_args, 128, RESIDENT) {
     const int64_t b0 = ((int64_t)kc_block * walk + i) * QSA_SCORE_TILE;
     if (b0 >= n_seen) break;
     if (i) kc_sync(); /* before others' keys are overwritten */
-    stage((const float *)stk_cache_data(&blocks, 0, b0), n_seen - b0 < QSA_SCORE_TILE ? (int)(n_seen - b0) : QSA_SCORE_TILE,
-          DIM / 32, n_warps, m.keys, key_stride); /* a page has whole tiles */
+    const int n = n_seen - b0 < QSA_SCORE_TILE ? (int)(n_seen - b0) : QSA_SCORE_TILE; /* of one page */
+    stage((const float *)stk_cache_data(&blocks, 0, b0), n, DIM / 32, n_warps, m.keys, key_stride);
     kc_sync();
     if (warp_t0 < t1 && b0 + warp_key < n_seen)
       score_warp(a, warp_t0, b0 + warp_key, m.queries + (warp_t0 - t0) * HEADS * DIM, m.keys + warp_key * key_stride);

@@ -9,7 +9,8 @@ static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_qsa_score_args *a = args;
   const int32_t rows = qsa_score_rows(a), warps = qsa_score_token_warps(rows), walk = qsa_score_walk(a);
   const int32_t token_tiles = qsa_score_token_tiles(a), key_tiles = qsa_score_key_tiles(a);
-  const int64_t floats = (int64_t)rows * warps * a->idx_heads * a->idx_dim + QSA_SCORE_TILE * (a->idx_dim + QSA_SCORE_PAD);
+  const int64_t floats = (int64_t)rows * warps * a->idx_heads * a->idx_dim +
+                         (int64_t)QSA_SCORE_TILE * (a->idx_dim + QSA_SCORE_PAD);
   if (a->idx_dim > QSA_SCORE_DIM_MAX) return "qsa_score: idx_dim: at most 512 expected on a GPU";
   if (4 * floats > SHARED_BYTES_MAX) return "qsa_score: idx_heads * idx_dim: fewer expected on a GPU";
   if (token_tiles > GRID_Y_MAX) return "qsa_score: n_tokens: at most 1048560 expected on a GPU";
@@ -17,7 +18,8 @@ static const char *plan(const void *args, stk_cuda_launch *launch) {
   launch->grid[0] = key_tiles ? (uint32_t)((key_tiles + walk - 1) / walk) : 1;
   launch->grid[1] = token_tiles ? (uint32_t)token_tiles : 1;
   launch->grid[2] = 1;
-  snprintf(launch->options, sizeof launch->options, "-DQSA_DI=%d -DQSA_HI=%d -DQSA_ROWS=%d", a->idx_dim, a->idx_heads, rows);
+  snprintf(launch->options, sizeof launch->options, "-DQSA_DI=%d -DQSA_HI=%d -DQSA_ROWS=%d", a->idx_dim, a->idx_heads,
+           rows);
   return NULL;
 }
 

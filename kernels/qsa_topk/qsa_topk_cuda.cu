@@ -103,7 +103,8 @@ KC_INLINE void count_digit(const row *r, digit d, int *bins, int threads) {
     const kc4 four = kc_load4((const float *)r->keys + i);
     KC_UNROLL for (int k = 0; k < 4; ++k) count_key((unsigned)ks_bits(four.v[k]), &d, bins);
   }
-  for (unsigned i = r->held + (unsigned)kc_thread; i < r->n; i += (unsigned)threads) count_key(key_of(r->score[i]), &d, bins);
+  for (unsigned i = r->held + (unsigned)kc_thread; i < r->n; i += (unsigned)threads)
+    count_key(key_of(r->score[i]), &d, bins);
   kc_sync();
 }
 
@@ -185,7 +186,8 @@ KC_INLINE void put_blocks(marks m, unsigned first, int n_equal, int ratio, int32
 }
 
 /* A tile of 32 blocks a thread after the other. */
-KC_INLINE void write_selected(const row *r, qsa_topk_shared *s, unsigned last, int n_equal, int threads, int ratio, int32_t *ids) {
+KC_INLINE void write_selected(const row *r, qsa_topk_shared *s, unsigned last, int n_equal, int threads, int ratio,
+                              int32_t *ids) {
   int n_above = 0, n_equals = 0; /* in the tiles before */
   for (unsigned tile = 0; tile < r->n; tile += 32u * (unsigned)threads) {
     const unsigned warp_first = tile + 1024u * (unsigned)kc_warp;
@@ -210,7 +212,8 @@ KC_INLINE void write_selected(const row *r, qsa_topk_shared *s, unsigned last, i
 /* The n cells that token t sees, n > budget + ratio - 1. */
 KC_INLINE void select_cells(const stk_qsa_topk_args *a, int64_t t, int32_t n, qsa_topk_shared *s) {
   const int threads = THREADS, ratio = RATIO, n_wanted = a->budget / ratio, n_blocks = n / ratio;
-  const row r = {a->score + t * a->score_stride, (unsigned *)(s + 1), (unsigned)n_blocks, (unsigned)qsa_topk_held(a, n_blocks)};
+  const row r = {a->score + t * a->score_stride, (unsigned *)(s + 1), (unsigned)n_blocks,
+                 (unsigned)qsa_topk_held(a, n_blocks)};
   int32_t *ids = a->ids + t * a->ids_stride;
   int n_equal;
   const unsigned last = last_key(&r, s, n_wanted, threads, &n_equal);

@@ -50,7 +50,8 @@ const char *fake_driver_run(const fake_kernel *kernel, void *args, const stk_cud
   const stk_qsa_prep_args *a = args;
   ++n_launches;
   if (todo == BEFORE_AN_INPUT) ((uint8_t *)(uintptr_t)a->k_raw)[-1] ^= 1;
-  if (todo == BEHIND_A_TABLE) *(uint8_t *)(uintptr_t)(a->block_pages + stk_cache_pages((a->pos0 + a->n_tokens) / a->ratio)) ^= 1;
+  if (todo == BEHIND_A_TABLE)
+    *(uint8_t *)(uintptr_t)(a->block_pages + stk_cache_pages((a->pos0 + a->n_tokens) / a->ratio)) ^= 1;
   return todo == HONEST || todo == BEHIND_A_TABLE ? cuda_emulate(kernel->entry, args, launch, CUDA_SHUFFLED) : NULL;
 }
 
