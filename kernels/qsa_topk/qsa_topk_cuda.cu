@@ -166,6 +166,7 @@ KC_INLINE marks mark(const row *r, unsigned first, unsigned last, int all_held) 
   marks m = {0, 0};
   KC_UNROLL for (int k = 0; k < 32; ++k) {
     const unsigned i = first + 32u * (unsigned)k + (unsigned)kc_lane;
+    if (!all_held && i - (unsigned)kc_lane >= r->n) break; /* the whole warp */
     const int is_block = all_held || i < r->n;
     const unsigned key = all_held || i < r->held ? r->keys[i] : is_block ? key_of(r->score[i]) : 0;
     const unsigned above = kc_ballot(is_block && key > last), equal = kc_ballot(is_block && key == last);

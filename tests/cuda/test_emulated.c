@@ -38,7 +38,7 @@ static const stk_qsa_score_args wide_score = {.n_tokens = 40, .pos0 = 250, .idx_
 static const stk_qsa_score_args long_score = {.n_tokens = 1, .pos0 = 220000, .idx_heads = 2, .idx_dim = 32, .ratio = 1,
                                               .budget = 8, .score_stride = 220001};
 /* Blocks of 256 threads. */
-static const stk_qsa_topk_args many_topk = {.n_tokens = 270, .pos0 = 3000, .ratio = 2, .budget = 8, .score_stride = 1700,
+static const stk_qsa_topk_args many_topk = {.n_tokens = 270, .pos0 = 600, .ratio = 2, .budget = 8, .score_stride = 450,
                                             .ids_stride = 9};
 
 /* Shapes that are dear to the emulator, and bring a kernel where its op's cases do not. */
