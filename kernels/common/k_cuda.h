@@ -35,6 +35,7 @@
  *                               kc_near_load, kc_near_load4
  *   kc_reciprocal(x)            within an ulp of 1 / x, for x in [1, 2]
  *   kc_half(x)                  fp16 bits, nearest even
+ *   kc_from_half(bits)          and back; which NaN a NaN becomes is not said
  *   kc_inverse_sqrt(n)          the float nearest to 1 / sqrt(n) of an integer
  *   kc_abs(f)
  *   kc_rarely(condition)        for a branch that is hardly ever taken
@@ -112,6 +113,11 @@ KC_INLINE uint16_t kc_half(float x) {
   uint16_t h;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
   return h;
+}
+KC_INLINE float kc_from_half(uint16_t h) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+  return x;
 }
 
 typedef unsigned kc_near;
@@ -210,6 +216,7 @@ KC_INLINE void kc_store4(float *p, kc4 f) {
 KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __builtin_sqrt((double)n)); }
 KC_INLINE float kc_reciprocal(float x) { return 1.0f / x; }
 KC_INLINE uint16_t kc_half(float x) { return (uint16_t)ks_to_half(x); }
+KC_INLINE float kc_from_half(uint16_t h) { return ks_from_half(h); }
 
 typedef const float *kc_near;
 KC_INLINE kc_near kc_near_of(const float *p) { return p; }

@@ -52,7 +52,8 @@ typedef struct stk_qsa_attn_args {
 } stk_qsa_attn_args;
 
 static inline stk_cache stk_qsa_attn_kv(const stk_qsa_attn_args *a) {
-  return (stk_cache){a->kv_pages, a->kv_kind, 2 * a->kv_heads, a->head_dim};
+  const stk_cache cache = {a->kv_pages, a->kv_kind, 2 * a->kv_heads, a->head_dim};
+  return cache;
 }
 
 /* Whether token t sees no more cells than the budget covers: its list is then all

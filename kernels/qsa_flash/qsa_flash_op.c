@@ -22,6 +22,7 @@ static const stk_qsa_flash_args cases[] = {
     STK_QSA_CASE(3, 600, 7, 7, 32, 300, 1, STK_KV_F32, STK_ATTN_F32),
     STK_QSA_CASE(6, 509, 28, 2, 160, 512, 2, STK_KV_F16, STK_ATTN_F32),
     STK_QSA_CASE(3, 40, 26, 1, 512, 16, 4, STK_KV_Q8, STK_ATTN_F32 | STK_ATTN_F16),
+    STK_QSA_CASE(7, 14, 3, 1, 160, 16, 4, STK_KV_Q8, STK_ATTN_F32), /* an odd number of scales */
 };
 
 static const stk_qsa_flash_args released =
