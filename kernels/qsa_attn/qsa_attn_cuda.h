@@ -45,9 +45,13 @@ static inline int qsa_cuda_data_bytes(int dim, int kind) {
   return dim * (kind == STK_KV_F32 ? 4 : kind == STK_KV_F16 ? 2 : 1);
 }
 
+static inline int qsa_cuda_scale_bytes(int dim, int kind) {
+  return kind == STK_KV_Q8 ? (dim + STK_Q8_GROUP - 1) / STK_Q8_GROUP * 2 : 0;
+}
+
 /* Words of 4 bytes that hold a row's scales, wherever in the first they begin. */
 static inline int qsa_cuda_scale_words(int dim, int kind) {
-  return kind == STK_KV_Q8 ? (dim + 2 * STK_Q8_GROUP - 1) / (2 * STK_Q8_GROUP) : 0;
+  return (qsa_cuda_scale_bytes(dim, kind) + 2) / 4;
 }
 
 /* A row in shared memory: its data, its scales' words, to whole units of 16 bytes. */

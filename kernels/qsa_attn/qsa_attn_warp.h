@@ -18,9 +18,7 @@
  *   QSA_LISTED  1: every token has a list; 0: those within the budget derive it
  * and whoever compiles it QSA_DIM, QSA_HEADS (of a warp) and QSA_KIND; without them
  * these are run-time values, for tests. */
-#include "common/k_cuda.h"
-#include "common/k_cuda_math.h"
-#include "qsa_attn/qsa_attn_cuda.h"
+#include "qsa_attn/qsa_attn_lanes.h"
 
 #ifdef QSA_DIM
 #define DIM QSA_DIM
@@ -49,8 +47,7 @@ enum {
   STAGES = QSA_CUDA_STAGES,
   TOKEN_THREADS = 32 * QSA_CUDA_TOKEN_WARPS,
   BLOCK_THREADS = 32 * QSA_CUDA_WARPS,
-  BATCH = 4, /* cells whose scores are summed together */
-  QUIET_NAN = 0x7fc00000
+  BATCH = 4 /* cells whose scores are summed together */
 };
 
 /* ---- pieces of rows on their way to shared memory ------------------------------------ */
@@ -72,26 +69,14 @@ KC_INLINE int cell_at(const feed *f, int tile) {
   return f->ids ? f->ids[i] : i;
 }
 
-KC_INLINE qsa_cuda_place place_of(const stk_qsa_attn_args *a, const feed *f, int cell) {
-  const int64_t data_bytes = qsa_cuda_data_bytes(DIM, KIND);
-  const int64_t scale_bytes = KIND == STK_KV_Q8 ? (DIM + STK_Q8_GROUP - 1) / STK_Q8_GROUP * 2 : 0;
-  const int64_t row = (int64_t)f->kv * STK_CACHE_PAGE + cell % STK_CACHE_PAGE;
-  const uint8_t *page = a->kv_pages[cell / STK_CACHE_PAGE];
-  qsa_cuda_place p = {NULL, NULL};
-  p.data = page + row * data_bytes;
-  if (KIND == STK_KV_Q8)
-    p.scales = page + 2 * a->kv_heads * (STK_CACHE_PAGE * data_bytes) + row * scale_bytes;
-  return p;
-}
-
 /* Looking up takes two reads, one after the other, and neither is waited for: at a
  * tile's first piece the place of a cell of the next tile is there and the cell of the
  * one after is asked for, in the tile's middle the place of that. */
 KC_INLINE void find_first(const stk_qsa_attn_args *a, feed *f) {
   f->next_cell = 0;
   if (!f->finds) return;
-  f->place[kc_lane] = place_of(a, f, cell_at(f, 0));
-  f->next = place_of(a, f, cell_at(f, 1));
+  f->place[kc_lane] = place_of(a, f->kv, cell_at(f, 0), DIM, KIND);
+  f->next = place_of(a, f->kv, cell_at(f, 1), DIM, KIND);
 }
 
 KC_INLINE void find(const stk_qsa_attn_args *a, feed *f, int tile, int part) {
@@ -100,7 +85,7 @@ KC_INLINE void find(const stk_qsa_attn_args *a, feed *f, int tile, int part) {
     f->place[(tile + 1) % 2 * TILE + kc_lane] = f->next;
     f->next_cell = cell_at(f, tile + 2);
   } else if (part == HALF_PIECES) {
-    f->next = place_of(a, f, f->next_cell);
+    f->next = place_of(a, f->kv, f->next_cell, DIM, KIND);
   }
 }
 
@@ -131,7 +116,7 @@ KC_INLINE void copy_piece(const stk_qsa_attn_args *a, const feed *f, int tile, i
   const int is_even = TOKEN_THREADS % chunks == 0 || chunks % BLOCK_THREADS == 0;
   const int n = cells_of_piece(f->n_cells, tile, part);
   const int64_t rows = part < HALF_PIECES ? 0 : (int64_t)a->kv_heads * STK_CACHE_PAGE;
-  const int64_t scale_bytes = (DIM + STK_Q8_GROUP - 1) / STK_Q8_GROUP * 2;
+  const int64_t scale_bytes = qsa_cuda_scale_bytes(DIM, KIND);
   const qsa_cuda_place *place = f->place + tile % 2 * TILE + part % HALF_PIECES * PIECE;
   unsigned char *to = f->slots + stage * PIECE * row_bytes;
   if (is_even && n == PIECE) {
@@ -149,49 +134,14 @@ KC_INLINE void copy_piece(const stk_qsa_attn_args *a, const feed *f, int tile, i
   }
 }
 
-/* ---- numbers of a row in shared memory ------------------------------------------------ */
-
-/* 1 to 4 neighbouring numbers from element e on, as words of their bits. */
-KC_INLINE void load_words(const unsigned char *row, int kind, int e, int n, unsigned w[4]) {
-  if (kind == STK_KV_Q8 && n == 1) w[0] = row[e];
-  else if (kind == STK_KV_Q8 && n == 2) w[0] = *(const uint16_t *)(const void *)(row + e);
-  else if (kind == STK_KV_Q8) w[0] = *(const unsigned *)(const void *)(row + e);
-  else if (kind == STK_KV_F16 && n == 1) w[0] = *(const uint16_t *)(const void *)(row + 2 * e);
-  else if (kind == STK_KV_F16 && n == 2) w[0] = *(const unsigned *)(const void *)(row + 2 * e);
-  else if (kind == STK_KV_F32 && n == 1) w[0] = *(const unsigned *)(const void *)(row + 4 * e);
-  else if (n == 4 && kind == STK_KV_F32) {
-    const kc4 f = kc_load4((const float *)(const void *)(row + 4 * e));
-    KC_UNROLL for (int i = 0; i < 4; ++i) w[i] = (unsigned)ks_bits(f.v[i]);
-  } else {
-    const kc2 f = kc_load2((const float *)(const void *)(row + (kind == STK_KV_F32 ? 4 : 2) * e));
-    KC_UNROLL for (int i = 0; i < 2; ++i) w[i] = (unsigned)ks_bits(f.v[i]);
-  }
-}
-
-KC_INLINE float number(const unsigned w[4], int i, int kind, float scale) {
-  if (kind == STK_KV_F32) return ks_float((int)w[i]);
-  if (kind == STK_KV_F16) return kc_from_half((uint16_t)(w[i / 2] >> i % 2 * 16));
-  return (float)(int8_t)(w[0] >> i * 8) * scale;
-}
-
-/* Numbers e .. e + n - 1 of a row; shift: which half of its first word of scales is the
- * first scale. */
-KC_INLINE void load_numbers(const stk_qsa_attn_args *a, const unsigned char *row, int shift, int e, int n, float *x) {
-  const unsigned char *scales = row + qsa_cuda_data_bytes(DIM, KIND);
-  unsigned w[4];
-  float scale = 0.0f;
+/* The scales of a row that has come: only an odd number of them may begin in the middle
+ * of a word. */
+KC_INLINE const unsigned char *scales_of(const stk_qsa_attn_args *a, const unsigned char *row,
+                                         const qsa_cuda_place *place) {
+  const unsigned char *words = row + qsa_cuda_data_bytes(DIM, KIND);
   (void)a;
-  load_words(row, KIND, e, n, w);
-  if (KIND == STK_KV_Q8)
-    scale = kc_from_half(*(const uint16_t *)(const void *)(scales + 2 * (shift + e / STK_Q8_GROUP)));
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = number(w, i, KIND, scale);
-}
-
-/* Only where a row has an odd number of scales may they begin in the middle of a word. */
-KC_INLINE int scale_shift(const stk_qsa_attn_args *a, const qsa_cuda_place *place) {
-  (void)a;
-  if (KIND != STK_KV_Q8 || (DIM + STK_Q8_GROUP - 1) / STK_Q8_GROUP % 2 == 0) return 0;
-  return (int)((uintptr_t)place->scales >> 1 & 1);
+  if (qsa_cuda_scale_bytes(DIM, KIND) % 4 == 0) return words;
+  return words + ((uintptr_t)place->scales & 2);
 }
 
 /* ---- a warp's heads of a token ------------------------------------------------------------- */
@@ -217,38 +167,6 @@ typedef struct unit {
   float *total;   /* [HEADS][DIM], the lanes' dimensions 32 apart */
 } unit;
 
-KC_INLINE float larger(float a, float b) { return b < a ? a : b; }
-
-/* Sums of n trees whose lanes are the warp's, each in one lane: in every step two trees
- * share an exchange, and a lane goes on with one of them. n is a constant. */
-KC_INLINE int trees_left(int n, int step) { return (n + (1 << step) - 1) >> step; }
-
-KC_INLINE float sum_each(float *v, int n) {
-  KC_UNROLL for (int step = 0; step < 5; ++step) {
-    const int before = trees_left(n, step), after = trees_left(n, step + 1), upper = kc_lane & 16 >> step;
-    KC_UNROLL for (int i = 0; i < (n + 1) / 2; ++i) {
-      if (i >= after) continue;
-      if (i + after < before) {
-        const float keep = upper ? v[i + after] : v[i], give = upper ? v[i] : v[i + after];
-        v[i] = keep + kc_shuffle_xor(give, 16 >> step);
-      } else {
-        v[i] = v[i] + kc_shuffle_xor(v[i], 16 >> step);
-      }
-    }
-  }
-  return v[0];
-}
-
-/* Which of the n sums this lane has. */
-KC_INLINE int sum_index(int n) {
-  int index = 0;
-  KC_UNROLL for (int step = 4; step >= 0; --step) {
-    const int after = trees_left(n, step + 1);
-    if (kc_lane & 16 >> step && index + after < trees_left(n, step)) index += after;
-  }
-  return index;
-}
-
 /* The scores of BATCH cells from number `cell` of the tile on, rows from `row` on. What
  * lies beyond the tile's last cell gives numbers that nobody uses. */
 KC_INLINE void scores(const stk_qsa_attn_args *a, const unit *u, const unsigned char *row,
@@ -257,10 +175,9 @@ KC_INLINE void scores(const stk_qsa_attn_args *a, const unit *u, const unsigned 
   const float scale = kc_inverse_sqrt(DIM);
   float sum[BATCH * HEADS_MAX];
   KC_UNROLL for (int c = 0; c < BATCH; ++c) {
-    const int shift = scale_shift(a, place + c);
+    const unsigned char *key = row + c * qsa_cuda_row_bytes(DIM, KIND), *scales = scales_of(a, key, place + c);
     float k[ELEMS_MAX];
-    KC_UNROLL for (int s = 0; s < steps; ++s)
-      load_numbers(a, row + c * qsa_cuda_row_bytes(DIM, KIND), shift, 32 * s + kc_lane, 1, &k[s]);
+    KC_UNROLL for (int s = 0; s < steps; ++s) load_numbers(key, scales, KIND, 32 * s + kc_lane, 1, &k[s]);
     KC_UNROLL for (int h = 0; h < n_heads; ++h) {
       float chain = u->q[h][0] * k[0];
       KC_UNROLL for (int s = 1; s < steps; ++s) chain = ks_fma(u->q[h][s], k[s], chain);
@@ -312,7 +229,7 @@ KC_INLINE void values(const stk_qsa_attn_args *a, const unit *u, const unsigned 
                       const qsa_cuda_place *place, int cell, int n, soft *s) {
   const int n_heads = HEADS;
   KC_UNROLL for (int c = 0; c < n; ++c) {
-    const int shift = scale_shift(a, place + c);
+    const unsigned char *value = row + c * qsa_cuda_row_bytes(DIM, KIND), *scales = scales_of(a, value, place + c);
     const float *weight = u->weights + (cell + c) * QSA_CUDA_WEIGHTS;
     float v[ELEMS_MAX], e[QSA_CUDA_WEIGHTS];
     KC_UNROLL for (int i = 0; i < n_heads; i += 4) {
@@ -320,8 +237,7 @@ KC_INLINE void values(const stk_qsa_attn_args *a, const unit *u, const unsigned 
       KC_UNROLL for (int j = 0; j < 4; ++j) e[i + j] = four.v[j];
     }
     KC_UNROLL for (int i = 0; i < VECTORS; ++i)
-      load_numbers(a, row + c * qsa_cuda_row_bytes(DIM, KIND), shift, (32 * i + kc_lane) * VECTOR, VECTOR,
-                   v + i * VECTOR);
+      load_numbers(value, scales, KIND, (32 * i + kc_lane) * VECTOR, VECTOR, v + i * VECTOR);
     KC_UNROLL for (int h = 0; h < n_heads; ++h)
       KC_UNROLL for (int i = 0; i < DIM / 32; ++i) s->acc[h][i] = ks_fma(e[h], v[i], s->acc[h][i]);
   }
@@ -355,7 +271,6 @@ KC_INLINE int dim_at(const stk_qsa_attn_args *a, int i) {
   return (32 * (i / VECTOR) + kc_lane) * VECTOR + i % VECTOR;
 }
 
-/* A NaN leaves as the one that CPUs make. */
 KC_INLINE void finish(const stk_qsa_attn_args *a, const unit *u, const sums *total) {
   const qsa_cuda_task task = *u->task;
   const int n_elems = DIM / 32;
@@ -367,12 +282,8 @@ KC_INLINE void finish(const stk_qsa_attn_args *a, const unit *u, const sums *tot
     if (h >= task.n_heads) break;
     KC_UNROLL for (int i = 0; i < n_elems; ++i) gate[i] = a->q_raw[2 * at + DIM + dim_at(a, i)];
     kc_sigmoid(gate, open, n_elems);
-    KC_UNROLL for (int i = 0; i < n_elems; ++i) {
-      const float y = (u->total[(h * n_elems + i) * 32 + kc_lane] * inv) * open[i];
-      const int is_nan = task.is_nan || y != y;
-      if (a->outputs & STK_ATTN_F32) a->out[at + dim_at(a, i)] = is_nan ? ks_float(QUIET_NAN) : y;
-      if (a->outputs & STK_ATTN_F16) a->out_half[at + dim_at(a, i)] = is_nan ? (uint16_t)STK_Q8_NAN : kc_half(y);
-    }
+    KC_UNROLL for (int i = 0; i < n_elems; ++i)
+      store_output(a, at + dim_at(a, i), (u->total[(h * n_elems + i) * 32 + kc_lane] * inv) * open[i], task.is_nan);
   }
 }
 

@@ -26,6 +26,8 @@ static const stk_qsa_decode_args cases[] = {
     STK_QSA_CASE(1, 2051, 24, 2, 256, 2048, 4, STK_KV_Q8, STK_ATTN_F32),
     STK_QSA_CASE(3, 254, 5, 1, 96, 513, 3, STK_KV_Q8, STK_ATTN_F32),
     STK_QSA_CASE(2, 600, 28, 2, 160, 512, 2, STK_KV_F32, STK_ATTN_F32),
+    STK_QSA_CASE(3, 40, 13, 1, 512, 16, 4, STK_KV_F16, STK_ATTN_F32),
+    STK_QSA_CASE(2, 14, 3, 3, 32, 16, 4, STK_KV_Q8, STK_ATTN_F32), /* one scale a row */
 };
 
 static const stk_qsa_decode_args released =

@@ -1,0 +1,34 @@
+/* qsa_decode_cuda.h -- how qsa_decode's kernel for GPUs cuts its work. */
+#ifndef QSA_DECODE_CUDA_H
+#define QSA_DECODE_CUDA_H
+
+#include "qsa_attn/qsa_attn_cuda.h"
+#include "qsa_decode/qsa_decode.h"
+
+/* A block has a split and some heads of a kv head; a warp has a tile of the split. */
+enum {
+  QSA_DECODE_WARPS = STK_ATTN_SPLIT / STK_ATTN_TILE,
+  QSA_DECODE_BLOCKS = 192 /* with fewer, heads are cut finer */
+};
+
+/* Heads of a block: few where there are few splits, since a processor's work ends with
+ * its block; else as many as registers hold, since each group reads the rows again. */
+static inline int qsa_decode_heads(const stk_qsa_decode_args *a) {
+  const int64_t splits = a->n_tokens * a->kv_heads * stk_qsa_splits_max(a->budget, a->ratio);
+  const int per_kv = a->q_heads / a->kv_heads, most = a->head_dim > 256 || splits * 2 < QSA_DECODE_BLOCKS ? 3 : 6;
+  const int groups = (per_kv + most - 1) / most;
+  return (per_kv + groups - 1) / groups;
+}
+
+static inline int qsa_decode_groups(const stk_qsa_decode_args *a, int heads) {
+  return (a->q_heads / a->kv_heads + heads - 1) / heads;
+}
+
+/* Places of the split's cells; weights of each cell; scores; and of each head and tile
+ * the maximum, the factor for what was before it and the sum of its weights. */
+static inline int qsa_decode_shared_bytes(int heads) {
+  return STK_ATTN_SPLIT * ((int)sizeof(qsa_cuda_place) + QSA_CUDA_WEIGHTS * (int)sizeof(float)) +
+         heads * (STK_ATTN_SPLIT + 3 * QSA_DECODE_WARPS) * (int)sizeof(float);
+}
+
+#endif
