@@ -10,13 +10,13 @@
 #include "qsa_attn/qsa_attn.h"
 
 /* A block attends for two tokens, each with two warps. A tile goes through shared
- * memory in pieces of 8 cells; three of them are there at a time. */
+ * memory in pieces of 16 cells; STAGES of them are there at a time. */
 enum {
   QSA_CUDA_TOKENS = 2,
   QSA_CUDA_TOKEN_WARPS = 2,
   QSA_CUDA_WARPS = QSA_CUDA_TOKENS * QSA_CUDA_TOKEN_WARPS,
-  QSA_CUDA_PIECE = 8,
-  QSA_CUDA_STAGES = 3,
+  QSA_CUDA_PIECE = 16,
+  QSA_CUDA_STAGES = 2,
   QSA_CUDA_WEIGHTS = 8 /* floats of a cell's weights in shared memory */
 };
 

@@ -9,7 +9,7 @@
  * splits before are in shared memory.
  *
  * Two warps share a token's cells. They come to shared memory in the background, in
- * pieces of eight rows: a tile's four pieces of keys, then its four of values. A list's
+ * pieces of sixteen rows: a tile's two pieces of keys, then its two of values. A list's
  * cells are looked up one tile ahead. A block has two tokens: neighbours that both
  * attend to all cells share their pieces, others have their own.
  *
@@ -47,7 +47,8 @@ enum {
   STAGES = QSA_CUDA_STAGES,
   TOKEN_THREADS = 32 * QSA_CUDA_TOKEN_WARPS,
   BLOCK_THREADS = 32 * QSA_CUDA_WARPS,
-  BATCH = 4 /* cells whose scores are summed together */
+  BATCH = 4,       /* cells whose scores are summed together */
+  VALUE_BATCH = 8 /* cells whose values are added without a branch */
 };
 
 /* ---- pieces of rows on their way to shared memory ------------------------------------ */
@@ -345,10 +346,11 @@ KC_INLINE void use_piece(const stk_qsa_attn_args *a, const feed *f, const unit *
   if (part < HALF_PIECES) {
     for (int c = 0; c < n; c += BATCH) scores(a, u, row + c * row_bytes, place + c, cell + c);
     if (part == HALF_PIECES - 1) weigh(a, u, left < TILE ? left : TILE, tile % SPLIT_TILES == 0, s);
-  } else if (n == PIECE) {
-    values(a, u, row, place, cell, PIECE, s);
   } else {
-    for (int c = 0; c < n; ++c) values(a, u, row + c * row_bytes, place + c, cell + c, 1, s);
+    int c = 0;
+    for (; c + VALUE_BATCH <= n; c += VALUE_BATCH)
+      values(a, u, row + c * row_bytes, place + c, cell + c, VALUE_BATCH, s);
+    for (; c < n; ++c) values(a, u, row + c * row_bytes, place + c, cell + c, 1, s);
   }
 }
 
