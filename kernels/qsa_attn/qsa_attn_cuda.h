@@ -16,8 +16,7 @@ enum {
   QSA_CUDA_TOKEN_WARPS = 2,
   QSA_CUDA_WARPS = QSA_CUDA_TOKENS * QSA_CUDA_TOKEN_WARPS,
   QSA_CUDA_PIECE = 16,
-  QSA_CUDA_STAGES = 2,
-  QSA_CUDA_WEIGHTS = 8 /* floats of a cell's weights in shared memory */
+  QSA_CUDA_STAGES = 2
 };
 
 /* Where a cell's key lies; its value is at a fixed distance. */
@@ -62,7 +61,7 @@ static inline int qsa_cuda_row_bytes(int dim, int kind) {
 /* Floats of a warp: the scores of its heads for a tile, their weights, and the sums of
  * the splits that are done. */
 static inline int qsa_cuda_warp_floats(int heads, int dim) {
-  return heads * STK_ATTN_TILE + STK_ATTN_TILE * QSA_CUDA_WEIGHTS + heads * dim;
+  return 2 * heads * STK_ATTN_TILE + heads * dim;
 }
 
 static inline int qsa_cuda_shared_bytes(int heads, int dim, int kind) {

@@ -164,7 +164,7 @@ typedef struct unit {
   int n_heads, n_cells; /* n_heads 0: nothing to do */
   qsa_cuda_task *task;
   float *score;   /* [HEADS][TILE] */
-  float *weights; /* [TILE][QSA_CUDA_WEIGHTS] */
+  float *weights; /* [TILE][HEADS] */
   float *total;   /* [HEADS][DIM], the lanes' dimensions 32 apart */
 } unit;
 
@@ -194,7 +194,7 @@ KC_INLINE void scores(const stk_qsa_attn_args *a, const unit *u, const unsigned 
  * maximum. first: there are none. */
 KC_INLINE void weigh(const stk_qsa_attn_args *a, const unit *u, int n, int first, soft *s) {
   const int n_heads = HEADS, lane = kc_lane;
-  float score[HEADS_MAX], m[HEADS_MAX], e[QSA_CUDA_WEIGHTS], f = 0.0f, sum = 0.0f;
+  float score[HEADS_MAX], m[HEADS_MAX], e[HEADS_MAX], f = 0.0f, sum = 0.0f;
   (void)a;
   kc_sync_warp();
   KC_UNROLL for (int h = 0; h < n_heads; ++h) m[h] = score[h] = u->score[h * TILE + (lane < n ? lane : 0)];
@@ -209,11 +209,7 @@ KC_INLINE void weigh(const stk_qsa_attn_args *a, const unit *u, int n, int first
     if (!first && lane == h) f = s->m[h] - m[h];
     s->m[h] = m[h];
   }
-  KC_UNROLL for (int h = n_heads; h < QSA_CUDA_WEIGHTS; ++h) e[h] = 0.0f;
-  KC_UNROLL for (int i = 0; i < QSA_CUDA_WEIGHTS; i += 4) {
-    const kc4 four = {{e[i], e[i + 1], e[i + 2], e[i + 3]}};
-    if (i < n_heads) kc_store4(u->weights + lane * QSA_CUDA_WEIGHTS + i, four);
-  }
+  KC_UNROLL for (int h = 0; h < n_heads; ++h) u->weights[lane * n_heads + h] = e[h];
   kc_lanes_sums(e, n_heads);
   if (!first) f = ks_exp(f);
   KC_UNROLL for (int h = 0; h < n_heads; ++h) sum = lane == h ? e[h] : sum;
@@ -225,22 +221,36 @@ KC_INLINE void weigh(const stk_qsa_attn_args *a, const unit *u, int n, int first
   kc_sync_warp();
 }
 
-/* Adds n cells' values, weighed, from number `cell` of the tile on. */
+/* The weights of two cells, an even one and the next, by as few loads as there are. */
+KC_INLINE void load_weights(const float *weights, int n_heads, float e[2 * HEADS_MAX]) {
+  if (n_heads % 2 == 0)
+    KC_UNROLL for (int i = 0; i < 2 * n_heads; i += 4) {
+      const kc4 four = kc_load4(weights + i);
+      KC_UNROLL for (int j = 0; j < 4; ++j) e[i + j] = four.v[j];
+    }
+  else
+    KC_UNROLL for (int i = 0; i < 2 * n_heads; i += 2) {
+      const kc2 two = kc_load2(weights + i);
+      e[i] = two.v[0];
+      e[i + 1] = two.v[1];
+    }
+}
+
+/* Adds n cells' values, weighed, from the even number `cell` of the tile on; n is a
+ * constant. The weights beyond the tile's last cell are there, too. */
 KC_INLINE void values(const stk_qsa_attn_args *a, const unit *u, const unsigned char *row,
                       const qsa_cuda_place *place, int cell, int n, soft *s) {
   const int n_heads = HEADS;
+  float e[2 * HEADS_MAX];
   KC_UNROLL for (int c = 0; c < n; ++c) {
     const unsigned char *value = row + c * qsa_cuda_row_bytes(DIM, KIND), *scales = scales_of(a, value, place + c);
-    const float *weight = u->weights + (cell + c) * QSA_CUDA_WEIGHTS;
-    float v[ELEMS_MAX], e[QSA_CUDA_WEIGHTS];
-    KC_UNROLL for (int i = 0; i < n_heads; i += 4) {
-      const kc4 four = kc_load4(weight + i);
-      KC_UNROLL for (int j = 0; j < 4; ++j) e[i + j] = four.v[j];
-    }
+    const float *weight = e + c % 2 * n_heads;
+    float v[ELEMS_MAX];
+    if (c % 2 == 0) load_weights(u->weights + (cell + c) * n_heads, n_heads, e);
     KC_UNROLL for (int i = 0; i < VECTORS; ++i)
       load_numbers(value, scales, KIND, (32 * i + kc_lane) * VECTOR, VECTOR, v + i * VECTOR);
     KC_UNROLL for (int h = 0; h < n_heads; ++h)
-      KC_UNROLL for (int i = 0; i < DIM / 32; ++i) s->acc[h][i] = ks_fma(e[h], v[i], s->acc[h][i]);
+      KC_UNROLL for (int i = 0; i < DIM / 32; ++i) s->acc[h][i] = ks_fma(weight[h], v[i], s->acc[h][i]);
   }
 }
 
@@ -350,7 +360,8 @@ KC_INLINE void use_piece(const stk_qsa_attn_args *a, const feed *f, const unit *
     int c = 0;
     for (; c + VALUE_BATCH <= n; c += VALUE_BATCH)
       values(a, u, row + c * row_bytes, place + c, cell + c, VALUE_BATCH, s);
-    for (; c < n; ++c) values(a, u, row + c * row_bytes, place + c, cell + c, 1, s);
+    for (; c + 2 <= n; c += 2) values(a, u, row + c * row_bytes, place + c, cell + c, 2, s);
+    if (c < n) values(a, u, row + c * row_bytes, place + c, cell + c, 1, s);
   }
 }
 
@@ -400,7 +411,7 @@ KC_KERNEL(QSA_ENTRY, stk_qsa_attn_args, BLOCK_THREADS, 2) {
   u.task = (qsa_cuda_task *)(void *)tasks + kc_warp;
   u.score = floats + kc_warp * qsa_cuda_warp_floats(HEADS, DIM);
   u.weights = u.score + HEADS * TILE;
-  u.total = u.weights + TILE * QSA_CUDA_WEIGHTS;
+  u.total = u.weights + TILE * HEADS;
   set_token(a, &f, &task, &u.n_cells, &n_pieces);
   set_heads(a, &f, &task, u.n_cells);
   load_queries(a, &task, u.q);

@@ -38,7 +38,7 @@ typedef struct split {
   int64_t row;        /* token and first head, of the rows of q and partial */
   int kv, number, n_heads, from, n_cells;
   qsa_cuda_place *place; /* [256] */
-  float *weights;        /* [256][QSA_CUDA_WEIGHTS] */
+  float *weights;        /* [256][QSA_DECODE_WEIGHTS] */
   float *score;          /* [HEADS][256] */
   float *largest, *factor, *sum; /* [HEADS][TILES] */
 } split;
@@ -116,9 +116,9 @@ KC_INLINE void follow_largest(const float *largest, int tile, float *before, flo
 
 KC_INLINE void weigh(const stk_qsa_attn_args *a, const split *s, int tile, int n, const float score[HEADS_MAX]) {
   const int n_heads = HEADS;
-  float e[QSA_CUDA_WEIGHTS], f = 0.0f;
+  float e[QSA_DECODE_WEIGHTS], f = 0.0f;
   (void)a;
-  KC_UNROLL for (int h = 0; h < QSA_CUDA_WEIGHTS; ++h) e[h] = 0.0f;
+  KC_UNROLL for (int h = 0; h < QSA_DECODE_WEIGHTS; ++h) e[h] = 0.0f;
   KC_UNROLL for (int h = 0; h < n_heads; ++h) {
     float before, m;
     follow_largest(s->largest + h * TILES, tile, &before, &m);
@@ -126,9 +126,9 @@ KC_INLINE void weigh(const stk_qsa_attn_args *a, const split *s, int tile, int n
     if (kc_lane >= n) e[h] = 0.0f;
     if (kc_lane == h) f = before - m;
   }
-  KC_UNROLL for (int i = 0; i < QSA_CUDA_WEIGHTS; i += 4) {
+  KC_UNROLL for (int i = 0; i < QSA_DECODE_WEIGHTS; i += 4) {
     const kc4 four = {{e[i], e[i + 1], e[i + 2], e[i + 3]}};
-    if (i < n_heads) kc_store4(s->weights + (tile * TILE + kc_lane) * QSA_CUDA_WEIGHTS + i, four);
+    if (i < n_heads) kc_store4(s->weights + (tile * TILE + kc_lane) * QSA_DECODE_WEIGHTS + i, four);
   }
   kc_lanes_sums(e, n_heads);
   f = ks_exp(f);
@@ -156,10 +156,10 @@ KC_INLINE void add_values(const stk_qsa_attn_args *a, const split *s, int cell, 
   const int n_heads = HEADS;
   (void)a;
   KC_UNROLL for (int c = 0; c < ROWS; ++c) {
-    float e[QSA_CUDA_WEIGHTS];
+    float e[QSA_DECODE_WEIGHTS];
     if (cell + c >= s->n_cells) break;
     KC_UNROLL for (int i = 0; i < n_heads; i += 4) {
-      const kc4 four = kc_load4(s->weights + (cell + c) * QSA_CUDA_WEIGHTS + i);
+      const kc4 four = kc_load4(s->weights + (cell + c) * QSA_DECODE_WEIGHTS + i);
       KC_UNROLL for (int j = 0; j < 4; ++j) e[i + j] = four.v[j];
     }
     KC_UNROLL for (int h = 0; h < n_heads; ++h) acc[h] = ks_fma(e[h], v[c], acc[h]);
@@ -218,7 +218,7 @@ KC_KERNEL(qsa_decode_cuda, stk_qsa_decode_args, THREADS, 1) {
   split s;
   KC_SHARED(float, shared);
   s.weights = shared;
-  s.place = (qsa_cuda_place *)(void *)(s.weights + STK_ATTN_SPLIT * QSA_CUDA_WEIGHTS);
+  s.place = (qsa_cuda_place *)(void *)(s.weights + STK_ATTN_SPLIT * QSA_DECODE_WEIGHTS);
   s.score = (float *)(void *)(s.place + STK_ATTN_SPLIT);
   s.largest = s.score + HEADS * STK_ATTN_SPLIT;
   s.factor = s.largest + HEADS * TILES;
