@@ -8,7 +8,6 @@
 /* A block has a split and some heads of a kv head; a warp has a tile of the split. */
 enum {
   QSA_DECODE_WARPS = STK_ATTN_SPLIT / STK_ATTN_TILE,
-  QSA_DECODE_WEIGHTS = 8, /* floats of a cell's weights in shared memory */
   QSA_DECODE_BLOCKS = 192 /* with fewer, heads are cut finer */
 };
 
@@ -25,11 +24,11 @@ static inline int qsa_decode_groups(const stk_qsa_decode_args *a, int heads) {
   return (a->q_heads / a->kv_heads + heads - 1) / heads;
 }
 
-/* Places of the split's cells; weights of each cell; scores; and of each head and tile
- * the maximum, the factor for what was before it and the sum of its weights. */
+/* Places of the split's cells; scores, and weights of pairs of heads; and of each head
+ * and tile the maximum, the factor for what was before it and the sum of its weights. */
 static inline int qsa_decode_shared_bytes(int heads) {
-  return STK_ATTN_SPLIT * ((int)sizeof(qsa_cuda_place) + QSA_DECODE_WEIGHTS * (int)sizeof(float)) +
-         heads * (STK_ATTN_SPLIT + 3 * QSA_DECODE_WARPS) * (int)sizeof(float);
+  return STK_ATTN_SPLIT * (int)sizeof(qsa_cuda_place) +
+         (heads * (STK_ATTN_SPLIT + 3 * QSA_DECODE_WARPS) + (heads + heads % 2) * STK_ATTN_SPLIT) * (int)sizeof(float);
 }
 
 #endif
