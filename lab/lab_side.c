@@ -117,11 +117,11 @@ typedef struct compile_job {
 static strata_status compile_child(void *user, strata_error *err) {
   const compile_job *job = user;
   if (job->side->cuda) return lab_cuda_side_compile(job->side, err);
-  for (int32_t copy = LAB_COPIES; copy-- > 0;) {
+  for (int32_t copy = 0; copy < LAB_COPIES; ++copy) { /* the first one is compiled, the others are its bytes */
     st_module *module;
     ST_TRY(open_copy(job->side, job->tools, copy, &module, err));
     int n = snprintf(job->side->modules[copy], LAB_PATH_MAX, "%s", module->path);
-    note_module(job->side, module);
+    if (copy == 0) note_module(job->side, module);
     st_kload_close(&module);
     if (n >= LAB_PATH_MAX) ST_FAIL(err, LIMIT, "%s: a shorter path of the cache expected", job->side->given);
   }

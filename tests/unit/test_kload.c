@@ -197,6 +197,16 @@ static void test_tagged_variant(void **state) {
   skip();
 }
 
+/* A copy is made of the module with that key, and not compiled. */
+static void expect_copied(const st_module *copy, const char *key) {
+  char *log, want[96];
+  size_t n_bytes;
+  snprintf(want, sizeof want, "copied from %s\n", key);
+  assert_int_equal(st_file_read(beside(copy->path, ".log"), 1 << 20, &log, &n_bytes, NULL), STRATA_OK);
+  assert_non_null(strstr(log, want));
+  st_free(log);
+}
+
 /* ---- keys ---------------------------------------------------------------------------- */
 
 static void test_cache(void **state) {
@@ -228,6 +238,8 @@ static void test_cache(void **state) {
   assert_string_not_equal(copy->key, edited->key);
   assert_string_equal(copy->source_sha256, edited->source_sha256);
   assert_ptr_not_equal(copy->kernel, edited->kernel);
+  assert_int_equal(answer_of(copy), 42);
+  expect_copied(copy, edited->key);
   st_kload_close(&first);
   st_kload_close(&edited);
   st_kload_close(&moved);
