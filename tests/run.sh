@@ -79,12 +79,54 @@ show_failures() {
 
 log_of() { echo "$logs/$(echo "$*" | tr -c 'A-Za-z0-9\n' _).log"; }
 
-# cases LABEL LIMIT COMMAND...: counts the cases that the command reports.
-cases() {
-  local label=$1 limit=$2 log counts passed failed skipped planned
+# What began and is not reported yet, in order: label, log and process of each.
+waiting=()
+
+# Keeps how a run went beside its log: it goes on in a process of its own.
+run_and_keep() {
+  local log=$2 state=ran
+  rc=0 took='' ended='' cut=false
+  run "$@" || state=none
+  printf '%s\n' "$state" "$rc" "$took" "$ended" "$cut" >"$log.end"
+}
+
+# begin LABEL LIMIT COMMAND...: starts it as soon as fewer than at_once others run.
+begin() {
+  local label=$1 limit=$2 log
   shift 2
   log=$(log_of "$part $label")
-  run "$limit" "$log" "$@" || { skip "$label" "no time left"; return; }
+  rm -f "$log.end"
+  while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n; done
+  report_finished
+  run_and_keep "$limit" "$log" "$@" &
+  waiting+=("$label" "$log" $!)
+}
+
+report_first() {
+  wait "${waiting[2]}"
+  report "${waiting[0]}" "${waiting[1]}"
+  waiting=("${waiting[@]:3}")
+}
+report_finished() {
+  while [ ${#waiting[@]} -gt 0 ] && [ -e "${waiting[1]}.end" ]; do report_first; done
+}
+report_all() { while [ ${#waiting[@]} -gt 0 ]; do report_first; done; }
+
+# cases LABEL LIMIT COMMAND...: counts the cases that the command reports.
+cases() {
+  local label=$1 limit=$2 log
+  shift 2
+  log=$(log_of "$part $label")
+  run_and_keep "$limit" "$log" "$@"
+  report "$label" "$log"
+}
+
+# report LABEL LOG: says what came of it.
+report() {
+  local label=$1 log=$2 state counts passed failed skipped planned
+  { read -r state; read -r rc; read -r took; read -r ended; read -r cut; } <"$log.end"
+  rm -f "$log.end"
+  [ "$state" = ran ] || { skip "$label" "no time left"; return; }
   counts=$(awk '
     /^1\.\.[0-9]+/ { sub(/^1\.\./, ""); planned += $0; next }
     /^(not )?ok .*# SKIP|^skip / { skipped++; before = ""; next }
@@ -98,7 +140,7 @@ cases() {
     show_failures "$log"
   elif $cut; then
     skip "$label" "the time for everything was used up, after $passed cases"
-  elif [ $rc -ne 0 ]; then
+  elif [ "$rc" -ne 0 ]; then
     fail "$label" "$ended after $passed cases; all output: $log"
     show_end "$log" 30
   elif [ $((passed + skipped)) -eq 0 ]; then
@@ -120,7 +162,7 @@ one() {
   shift 2
   log=$(log_of "$part $label")
   run "$limit" "$log" "$@" || { skip "$label" "no time left"; return 1; }
-  if [ $rc -eq 0 ]; then pass "$label" "passed, $took"; return 0; fi
+  if [ "$rc" -eq 0 ]; then pass "$label" "passed, $took"; return 0; fi
   if $cut; then skip "$label" "the time for everything was used up"; return 1; fi
   fail "$label" "$ended; all output: $log"
   show_end "$log" 40
@@ -166,8 +208,17 @@ programs() {
     name=$(basename "$source" .c)
     case " ${without:-} " in *" $name "*) continue ;; esac
     # shellcheck disable=SC2086
-    cases "$group/$name" "$limit" env "$@" $wrap "$dir/tests/$group/$name"
+    ${starter:-cases} "$group/$name" "$limit" env "$@" $wrap "$dir/tests/$group/$name"
   done
+}
+
+# side_by_side LIMIT GROUP...: the programs of groups that keep one CPU busy each and
+# compare no times, as many at a time as there are CPUs.
+side_by_side() {
+  local limit=$1 group starter=begin at_once=$jobs
+  shift
+  for group in "$@"; do programs "$group" "$limit"; done
+  report_all
 }
 
 # ---- parts of check --------------------------------------------------------------
@@ -180,12 +231,9 @@ part_layers() {
 
 part_programs() {
   title "tests"
-  programs unit 120
-  programs parity 120
-  programs cuda 300
+  side_by_side 300 parity lab unit cuda
   programs golden 120
   programs engine 300
-  programs lab 300
 }
 
 part_math() {
@@ -256,7 +304,7 @@ check() {
   part_replay
   part_smoke
   title "tests (ASan, UBSan)"
-  programs unit 300
+  side_by_side 300 unit
 }
 
 # ---- parts of check-full ---------------------------------------------------------
