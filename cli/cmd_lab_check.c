@@ -10,7 +10,7 @@
 #include "lab/lab_cuda.h"
 
 typedef struct check_args {
-  const char *backend;
+  const char *backend, *kernels;
   int32_t repeats;
 } check_args;
 
@@ -19,6 +19,8 @@ static const check_args check_defaults = {.backend = "cpu", .repeats = 3};
 static const cli_option check_options[] = {
     {0, "backend", "cpu|cuda", CLI_CHOICE, offsetof(check_args, backend), 0, 0, "cpu|cuda",
      "whose kernels (default cpu)"},
+    {0, "kernels", "DIR", CLI_TEXT, offsetof(check_args, kernels), 0, 0, NULL,
+     "cuda: sources in place of the built-in ones of the same name"},
     {0, "repeats", "N", CLI_INT, offsetof(check_args, repeats), 1, 10000, NULL,
      "cuda: how often a case is run (default 3)"},
 };
@@ -40,12 +42,35 @@ static strata_status check(const check_args *args, st_cuda *cuda, const char *wh
   return STRATA_OK;
 }
 
+/* A folder that cannot be used is a bad argument, whatever is wrong with it. */
+static strata_status open_sources(const check_args *args, st_cuda_sources **out, strata_error *err) {
+  *out = NULL;
+  if (!args->kernels) return STRATA_OK;
+  if (strcmp(args->backend, "cuda") != 0)
+    ST_FAIL(err, ARG, "--kernels: %s: nothing without --backend cuda expected", args->kernels);
+  strata_status status = st_cuda_sources_open(args->kernels, out, err);
+  if (status == STRATA_OK || status == STRATA_NOMEM) return status;
+  const strata_error why = *err;
+  ST_FAIL(err, ARG, "--kernels: %s", why.message);
+}
+
+static strata_status open_device(const st_cuda_sources *sources, st_cuda **out, strata_error *err) {
+  const st_cuda_replaced *replaced;
+  ST_TRY(st_cuda_open(0, NULL, out, err));
+  st_cuda_use_sources(*out, sources);
+  for (int32_t i = 0; (replaced = st_cuda_sources_at(sources, i)); ++i)
+    printf("REPLACED %s by %s\n", replaced->path, replaced->file);
+  return STRATA_OK;
+}
+
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
   const check_args *args = command_args;
   strata_status status = STRATA_OK;
   st_cuda *cuda = NULL;
+  st_cuda_sources *sources;
   int32_t n_passed = 0, n_failed = 0;
-  if (strcmp(args->backend, "cuda") == 0) ST_TRY(st_cuda_open(0, NULL, &cuda, err));
+  ST_TRY_OUT(open_sources(args, &sources, err));
+  if (strcmp(args->backend, "cuda") == 0) ST_TRY_OUT(open_device(sources, &cuda, err));
   for (int i = 0; i < words->n || i == 0; ++i)
     ST_TRY_OUT(check(args, cuda, i < words->n ? words->items[i] : NULL, &n_passed, &n_failed, err));
   if (n_failed) {
@@ -58,13 +83,14 @@ static strata_status run(const void *command_args, const cli_words *words, strat
   ST_TRY_OUT(cli_flush(err));
 out:
   st_cuda_close(&cuda);
+  st_cuda_sources_close(&sources);
   return status;
 }
 
 const cli_command cmd_lab_check = {
     .name = "lab check",
     .summary = "compare every kernel with its oracle, byte for byte",
-    .usage = "[OP ...] [--backend cuda]",
+    .usage = "[OP ...] [--backend cuda [--kernels DIR]]",
     .details =
         "Runs the parity suite of the ops whose names begin with OP (all without one): a line a "
         "test, ALL PASS n/n last; a mismatch names its buffer and exits 1.",

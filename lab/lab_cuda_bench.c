@@ -253,7 +253,7 @@ static strata_status measure_fma(st_cuda *cuda, double *flops_per_s, strata_erro
   const int32_t blocks = st_cuda_info_of(cuda)->n_processors * FMA_BLOCKS_A_PROCESSOR;
   const stk_cuda_launch launch = {.grid = {(uint32_t)blocks, 1, 1}, .block = FMA_THREADS};
   if (!st_source_find("roof/roof_fma_cuda.cu", &text)) ST_FAIL(err, INTERNAL, "roof_fma_cuda.cu: a source of this program expected");
-  const st_cuda_source source = {"roof/roof_fma_cuda.cu", text.text, "roof_fma_cuda", ""};
+  const st_cuda_source source = {"roof/roof_fma_cuda.cu", text.text, "roof_fma_cuda", "", NULL};
   ST_TRY_OUT(st_cuda_module_open(cuda, &source, &module, err));
   ST_TRY_OUT(st_cuda_alloc(cuda, (size_t)blocks * FMA_THREADS * sizeof(float), "ceilings", &out, err));
   const fma_args args = {out, FMA_STEPS};

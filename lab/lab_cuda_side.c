@@ -45,7 +45,7 @@ strata_status lab_cuda_kernel_module(const lab_cuda_kernel *kernel, const void *
   *out = NULL;
   const char *wrong = kernel->plan->plan(args, launch);
   if (wrong) ST_FAIL(err, UNSUPPORTED, "%s", wrong);
-  const st_cuda_source source = {kernel->name, kernel->text, kernel->plan->entry, launch->options};
+  const st_cuda_source source = {kernel->name, kernel->text, kernel->plan->entry, launch->options, NULL};
   return st_cuda_module_open(kernel->cuda, &source, out, err);
 }
 

@@ -32,16 +32,26 @@ strata_status st_dir_make(const char *path, strata_error *err) {
   ST_FAIL(err, IO, "%s: %s: a folder that can be made expected", path, strerror(code));
 }
 
+strata_status st_dir_each(const char *path, strata_status (*found)(void *user, const char *name, strata_error *err),
+                          void *user, strata_error *err) {
+  strata_status status = STRATA_OK;
+  const struct dirent *entry;
+  DIR *dir = opendir(path);
+  if (!dir) ST_FAIL(err, IO, "%s: %s: a folder that can be read expected", path, strerror(errno));
+  while (status == STRATA_OK && (entry = readdir(dir)))
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) status = found(user, entry->d_name, err);
+  closedir(dir);
+  return status;
+}
+
+static strata_status refuse(void *user, const char *name, strata_error *err) {
+  (void)name;
+  ST_FAIL(err, ARG, "%s: it is there already: a new or an empty folder expected", (const char *)user);
+}
+
 strata_status st_dir_make_empty(const char *path, strata_error *err) {
   ST_TRY(st_dir_make(path, err));
-  DIR *dir = opendir(path);
-  if (!dir) ST_FAIL(err, IO, "%s: %s", path, strerror(errno));
-  const struct dirent *entry;
-  int n = 0;
-  while ((entry = readdir(dir))) n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-  closedir(dir);
-  if (n) ST_FAIL(err, ARG, "%s: it is there already: a new or an empty folder expected", path);
-  return STRATA_OK;
+  return st_dir_each(path, refuse, (void *)(uintptr_t)path, err);
 }
 
 strata_status st_dir_make_temporary(char **out, strata_error *err) {

@@ -12,6 +12,10 @@ strata_status st_dir_make(const char *path, strata_error *err);
 strata_status st_dir_make_empty(const char *path, strata_error *err);
 /* Makes a new one below /tmp; gives its path (st_free). */
 strata_status st_dir_make_temporary(char **out, strata_error *err);
+/* Calls found with the name of each thing in a folder, in any order, until one call says
+ * other than OK, which is returned then. IO if the folder cannot be read. */
+strata_status st_dir_each(const char *path, strata_status (*found)(void *user, const char *name, strata_error *err),
+                          void *user, strata_error *err);
 /* Removes a folder if it is there and empty. */
 void st_dir_remove(const char *path);
 

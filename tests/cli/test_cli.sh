@@ -601,6 +601,21 @@ case_lab_check() {
   tail -n 1 out | grep -q '^ALL PASS \([0-9]*\)/\1$' || fail "the last line is '$(tail -n 1 out)'"
   run lab check nosuch; expect_error 2 "lab check: nosuch"
 }
+# With a device the kernels run; without one the folder is looked at all the same.
+case_lab_check_kernels() {
+  mkdir none kernels
+  run lab check gdn_post --kernels kernels; expect_error 2 "--kernels: kernels: nothing without --backend cuda expected"
+  run lab check gdn_post --backend cuda --kernels nosuch; expect_error 2 "--kernels: nosuch: No such file"
+  run lab check gdn_post --backend cuda --kernels none; expect_error 2 "--kernels: none: an empty folder"
+  "$strata" lab source gdn_post cuda >kernels/gdn_post_cuda.cu
+  touch kernels/idea.cu
+  run lab check gdn_post --backend cuda --kernels kernels; expect_error 2 "--kernels: kernels/idea.cu: the name of a GPU kernel's source"
+  rm kernels/idea.cu
+  run lab check gdn_post --backend cuda --kernels kernels
+  if [ $rc -eq 0 ]; then expect_in out "REPLACED gdn_post/gdn_post_cuda.cu by kernels/gdn_post_cuda.cu"
+  else expect_error 2 "CUDA"; fi
+}
+
 case_lab_verify() {
   mkdir -p edited
   cp "$reports/edited" edited/report.json

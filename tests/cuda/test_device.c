@@ -121,7 +121,7 @@ static const char division_text[] =
 
 static strata_status check_division(st_cuda *cuda, int32_t *n_failed, strata_error *err) {
   strata_status status = STRATA_OK;
-  const st_cuda_source source = {"division.cu", division_text, "division", ""};
+  const st_cuda_source source = {"division.cu", division_text, "division", "", NULL};
   const stk_cuda_launch launch = {.grid = {(0x800000 + 256) / 256, 1, 1}, .block = 256};
   st_cuda_module *module = NULL;
   void *count = NULL;

@@ -3,7 +3,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <setjmp.h>
 #include <cmocka.h>
 
@@ -41,12 +43,11 @@ static void skip_without(void) {
 }
 
 static void compile(const stk_cuda_kernel *kernel, const char *options, int major, int minor) {
-  st_source text;
+  st_cuda_source source;
   st_cuda_cubin cubin;
   strata_error err;
   char arch[16];
-  assert_true(st_source_find(kernel->source, &text));
-  const st_cuda_source source = {kernel->source, text.text, kernel->entry, options};
+  assert_int_equal(st_cuda_source_of(kernel, NULL, options, &source, &err), STRATA_OK);
   st_cuda_arch_name(major, minor, arch, sizeof arch);
   if (st_cuda_compile(&nvrtc, &source, arch, &cubin, &err) != STRATA_OK) fail_msg("%s: %s", arch, err.message);
   assert_memory_equal(cubin.bytes, "\177ELF", 4);
@@ -87,7 +88,7 @@ static void test_decode(void **state) {
 
 /* A source that does not compile: the message names file, line and what is wrong. */
 static void test_error(void **state) {
-  const st_cuda_source source = {"idea.cu", "extern \"C\" __global__ void f() {\n  x = 1;\n}\n", "f", ""};
+  const st_cuda_source source = {"idea.cu", "extern \"C\" __global__ void f() {\n  x = 1;\n}\n", "f", "", NULL};
   st_cuda_cubin cubin;
   strata_error err;
   (void)state;
@@ -100,7 +101,8 @@ static void test_error(void **state) {
 
 /* What a module's key depends on. */
 static void test_key(void **state) {
-  const st_cuda_source one = {"a.cu", "text", "f", ""}, other = {"a.cu", "text2", "f", ""}, option = {"a.cu", "text", "f", "-DX"};
+  const st_cuda_source one = {"a.cu", "text", "f", "", NULL}, other = {"a.cu", "text2", "f", "", NULL},
+                       option = {"a.cu", "text", "f", "-DX", NULL};
   char key[5][65];
   strata_error err;
   (void)state;
@@ -114,12 +116,81 @@ static void test_key(void **state) {
   for (int i = 2; i < 5; ++i) assert_string_not_equal(key[0], key[i]);
 }
 
+/* ---- a folder's sources in place of the embedded ones ------------------------------- */
+
+static char folder[64];
+
+static void write_file(const char *name, const char *text) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  assert_true(fputs(text, f) >= 0);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void remove_file(const char *name) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  assert_int_equal(unlink(path), 0);
+}
+
+/* Compiles a kernel with the folder's sources; gives what the compiler said. */
+static strata_status compile_replaced(const stk_cuda_kernel *kernel, char key[65], strata_error *err) {
+  st_cuda_sources *sources;
+  st_cuda_source source;
+  st_cuda_cubin cubin;
+  assert_int_equal(st_cuda_sources_open(folder, &sources, err), STRATA_OK);
+  assert_int_equal(st_cuda_source_of(kernel, sources, "-DGDN_DK=128", &source, err), STRATA_OK);
+  assert_int_equal(st_cuda_compile_key(&nvrtc, &source, "sm_80", key, err), STRATA_OK);
+  strata_status status = st_cuda_compile(&nvrtc, &source, "sm_80", &cubin, err);
+  st_cuda_cubin_release(&cubin);
+  st_cuda_sources_close(&sources);
+  return status;
+}
+
+static void test_replaced(void **state) {
+  (void)state;
+  const stk_cuda_kernel *kernel = st_cuda_kernel_of("gdn_scan", 0);
+  char key[4][65], text[65536], wanted[160];
+  st_source embedded;
+  strata_error err = {0};
+  skip_without();
+  snprintf(folder, sizeof folder, "/tmp/test_nvrtc.XXXXXX");
+  assert_non_null(mkdtemp(folder));
+  assert_true(st_source_find(kernel->source, &embedded));
+
+  /* The message names the file that was given, and the line. */
+  snprintf(text, sizeof text, "%s\nint x = y;\n", embedded.text);
+  write_file("gdn_scan_cuda.cu", text);
+  assert_int_equal(compile_replaced(kernel, key[0], &err), STRATA_FORMAT);
+  snprintf(wanted, sizeof wanted, "%s/gdn_scan_cuda.cu(", folder);
+  assert_non_null(strstr(err.message, wanted));
+  assert_non_null(strstr(err.message, "\"y\" is undefined"));
+  write_file("gdn_scan_cuda.cu", embedded.text);
+  assert_int_equal(compile_replaced(kernel, key[1], &err), STRATA_OK);
+
+  /* A header takes the place of the one that kernels include. */
+  assert_true(st_source_find("common/k_cuda.h", &embedded));
+  snprintf(text, sizeof text, "%s\n", embedded.text);
+  write_file("k_cuda.h", text);
+  assert_int_equal(compile_replaced(kernel, key[2], &err), STRATA_OK);
+  write_file("k_cuda.h", "#error \"of the folder\"\n");
+  assert_int_equal(compile_replaced(kernel, key[3], &err), STRATA_FORMAT);
+  assert_non_null(strstr(err.message, "common/k_cuda.h(1)"));
+  for (int i = 0; i < 3; ++i) assert_string_not_equal(key[i], key[i + 1]);
+  remove_file("gdn_scan_cuda.cu");
+  remove_file("k_cuda.h");
+  assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void) {
   enum { KERNELS_MAX = 128 };
-  struct CMUnitTest tests[KERNELS_MAX + 4] = {cmocka_unit_test(test_error), cmocka_unit_test(test_key),
-                                              cmocka_unit_test(test_batch), cmocka_unit_test(test_decode)};
+  struct CMUnitTest tests[KERNELS_MAX + 5] = {cmocka_unit_test(test_error), cmocka_unit_test(test_key),
+                                              cmocka_unit_test(test_batch), cmocka_unit_test(test_decode),
+                                              cmocka_unit_test(test_replaced)};
   const stk_cuda_kernel *kernel;
-  size_t n = 4;
+  size_t n = 5;
   for (int32_t i = 0; (kernel = st_cuda_kernel_at(i)) && i < KERNELS_MAX; ++i)
     tests[n++] = (struct CMUnitTest){kernel->entry, test_compiles, NULL, NULL, (void *)(uintptr_t)kernel};
   return _cmocka_run_group_tests("nvrtc", tests, n, open_nvrtc, close_nvrtc);

@@ -109,6 +109,8 @@ strata_status st_cuda_open(int32_t ordinal, const char *cache_dir, st_cuda **out
   return status;
 }
 
+void st_cuda_use_sources(st_cuda *cuda, const st_cuda_sources *sources) { cuda->sources = sources; }
+
 void st_cuda_close(st_cuda **cuda) {
   st_cuda *c = *cuda;
   if (!c) return;

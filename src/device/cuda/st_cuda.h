@@ -16,7 +16,7 @@
 
 #include <strata/kernel.h>
 
-#include "core/st_error.h"
+#include "device/cuda/st_cuda_sources.h"
 
 typedef struct st_cuda st_cuda;
 typedef struct st_cuda_module st_cuda_module;
@@ -41,6 +41,9 @@ int32_t st_cuda_count(char *why, size_t why_bytes);
 strata_status st_cuda_open(int32_t ordinal, const char *cache_dir, st_cuda **out, strata_error *err);
 void st_cuda_close(st_cuda **cuda);
 const st_cuda_info *st_cuda_info_of(const st_cuda *cuda);
+/* Kernels opened from now on, and their headers, are those of sources where it has them.
+ * sources is borrowed; NULL: all are the embedded ones. */
+void st_cuda_use_sources(st_cuda *cuda, const st_cuda_sources *sources);
 
 /* ---- memory -------------------------------------------------------------------- */
 
@@ -63,7 +66,13 @@ typedef struct st_cuda_source {
   const char *text;
   const char *entry;
   const char *options; /* "-DGDN_DK=128", separated by blanks */
+  const st_cuda_sources *headers; /* in place of embedded ones; NULL: none */
 } st_cuda_source;
+
+/* The source of a linked-in kernel: sources' (NULL: none), else the embedded one. Its texts
+ * are views. */
+strata_status st_cuda_source_of(const stk_cuda_kernel *kernel, const st_cuda_sources *sources, const char *options,
+                                st_cuda_source *out, strata_error *err);
 
 /* Compiles or finds in the cache. gives the module, which dies with its device. */
 strata_status st_cuda_module_open(st_cuda *cuda, const st_cuda_source *source, st_cuda_module **out,

@@ -122,7 +122,7 @@ typedef struct st_cuda_cubin {
   size_t n_bytes;
 } st_cuda_cubin;
 
-/* arch: "sm_90a". headers come from the embedded sources. FORMAT if it does not
+/* arch: "sm_90a". headers are the embedded ones, but for source's. FORMAT if it does not
  * compile: the message has the first error, with its file and line. */
 strata_status st_cuda_compile(const st_cuda_nvrtc *nvrtc, const struct st_cuda_source *source,
                               const char *arch, st_cuda_cubin *out, strata_error *err);
@@ -134,7 +134,7 @@ void st_cuda_arch_name(int major, int minor, char *out, size_t n_bytes);
 bool st_cuda_nvrtc_knows(const st_cuda_nvrtc *nvrtc, int major, int minor);
 
 /* Adds to hash everything besides the source that decides about its code: the
- * compiler's version, the flags, and the embedded headers. */
+ * compiler's version, the flags, and all headers. */
 strata_status st_cuda_compile_key(const st_cuda_nvrtc *nvrtc, const struct st_cuda_source *source,
                                   const char *arch, char hex[65], strata_error *err);
 

@@ -58,7 +58,7 @@ static strata_status make_options(const st_cuda_source *source, const char *arch
 }
 
 /* NVRTC takes headers by the names that #include uses. */
-static int collect_headers(const char *text[HEADERS_MAX], const char *name[HEADERS_MAX]) {
+static int collect_headers(const st_cuda_sources *replacing, const char *text[HEADERS_MAX], const char *name[HEADERS_MAX]) {
   int n = 0;
   for (int i = 0; i < N_SYSTEM; ++i, ++n) {
     text[n] = system_headers[i].text;
@@ -68,7 +68,8 @@ static int collect_headers(const char *text[HEADERS_MAX], const char *name[HEADE
     const st_source source = st_source_at(i);
     const char *suffix = strrchr(source.path, '.');
     if (!suffix || (strcmp(suffix, ".h") != 0 && strcmp(suffix, ".inc") != 0)) continue;
-    text[n] = source.text;
+    const st_cuda_replaced *replaced = st_cuda_sources_find(replacing, source.path);
+    text[n] = replaced ? replaced->text : source.text;
     name[n++] = source.path;
   }
   return n;
@@ -112,7 +113,7 @@ strata_status st_cuda_compile(const st_cuda_nvrtc *nvrtc, const st_cuda_source *
                               st_cuda_cubin *out, strata_error *err) {
   strata_status status = STRATA_OK;
   const char *text[HEADERS_MAX], *name[HEADERS_MAX];
-  const int n_headers = collect_headers(text, name);
+  const int n_headers = collect_headers(source->headers, text, name);
   nvrtc_program program = NULL;
   options o;
   *out = (st_cuda_cubin){0};
@@ -135,6 +136,7 @@ void st_cuda_cubin_release(st_cuda_cubin *cubin) {
 
 strata_status st_cuda_compile_key(const st_cuda_nvrtc *nvrtc, const st_cuda_source *source, const char *arch,
                                   char hex[65], strata_error *err) {
+  const st_cuda_replaced *replaced;
   strata_sha256 *hash;
   char sources[65], version[64];
   int major = 0, minor = 0;
@@ -149,6 +151,10 @@ strata_status st_cuda_compile_key(const st_cuda_nvrtc *nvrtc, const st_cuda_sour
   for (int i = 0; i < N_SYSTEM; ++i)
     strata_sha256_update(hash, system_headers[i].text, strlen(system_headers[i].text) + 1);
   strata_sha256_update(hash, sources, sizeof sources);
+  for (int32_t i = 0; (replaced = st_cuda_sources_at(source->headers, i)); ++i) {
+    strata_sha256_update(hash, replaced->path, strlen(replaced->path) + 1);
+    strata_sha256_update(hash, replaced->text, replaced->n_bytes + 1);
+  }
   strata_sha256_update(hash, source->entry, strlen(source->entry) + 1);
   strata_sha256_update(hash, source->text, strlen(source->text) + 1);
   strata_sha256_finish(&hash, hex);

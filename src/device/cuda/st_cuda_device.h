@@ -9,6 +9,7 @@ struct st_cuda {
   st_cuda_driver driver;
   st_cuda_nvrtc nvrtc;
   st_cuda_info info;
+  const st_cuda_sources *sources; /* borrowed */
   char *cache_dir;
   cu_device device;
   cu_context context;

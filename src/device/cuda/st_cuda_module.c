@@ -82,13 +82,23 @@ strata_status st_cuda_module_open(st_cuda *cuda, const st_cuda_source *source, s
   return status;
 }
 
+strata_status st_cuda_source_of(const stk_cuda_kernel *kernel, const st_cuda_sources *sources, const char *options,
+                                st_cuda_source *out, strata_error *err) {
+  const st_cuda_replaced *replaced = st_cuda_sources_find(sources, kernel->source);
+  st_source embedded;
+  if (!st_source_find(kernel->source, &embedded))
+    ST_FAIL(err, INTERNAL, "%s: a source of this program expected", kernel->source);
+  *out = (st_cuda_source){.name = replaced ? replaced->file : embedded.path,
+                          .text = replaced ? replaced->text : embedded.text,
+                          .entry = kernel->entry, .options = options, .headers = sources};
+  return STRATA_OK;
+}
+
 strata_status st_cuda_module_open_kernel(st_cuda *cuda, const stk_cuda_kernel *kernel, const char *options,
                                          st_cuda_module **out, strata_error *err) {
-  st_source text;
+  st_cuda_source source;
   *out = NULL;
-  if (!st_source_find(kernel->source, &text))
-    ST_FAIL(err, INTERNAL, "%s: a source of this program expected", kernel->source);
-  const st_cuda_source source = {kernel->source, text.text, kernel->entry, options};
+  ST_TRY(st_cuda_source_of(kernel, cuda->sources, options, &source, err));
   return st_cuda_module_open(cuda, &source, out, err);
 }
 
