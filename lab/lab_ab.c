@@ -15,7 +15,6 @@
 #include "os/st_spawn.h"
 
 /* Copies of a module that must not meet. */
-enum { COPY_FIRST, COPY_SECOND };
 
 static void say(const lab_request *q, const char *what) {
   if (q->progress) q->progress(q->user, what);
@@ -154,12 +153,12 @@ static strata_status check_on_cpu(check_job *job, strata_error *err) {
   strata_status status = STRATA_OK;
   lab_loaded base = {0}, cand = {0};
   lab_together together = {0};
-  if (job->base) ST_TRY_OUT(lab_side_load(job->base, COPY_FIRST, &base, err));
-  ST_TRY_OUT(lab_side_load(job->cand, COPY_SECOND, &cand, err));
-  job->trial.base = lab_runner_of(base.kernel ? base.kernel : job->op->oracle);
-  job->trial.cand = lab_runner_of(cand.kernel);
+  if (job->base) ST_TRY_OUT(lab_side_load(job->base, 1, &base, err));
+  ST_TRY_OUT(lab_side_load(job->cand, 1, &cand, err));
+  job->trial.base = lab_runner_of(job->base ? base.kernels.kernel[0] : job->op->oracle);
+  job->trial.cand = lab_runner_of(cand.kernels.kernel[0]);
   ST_TRY_OUT(st_pool_new(job->n_threads, &together.pool, err));
-  together.kernel = cand.kernel;
+  together.kernel = cand.kernels.kernel[0];
   job->trial.together = lab_runner_together(&together);
   job->trial.n_threads = job->n_threads;
   ST_TRY_OUT(lab_parity_check(&job->trial, &job->parity, err));
@@ -344,11 +343,11 @@ static strata_status open_arms(const lab_result *r, const lab_size *size, arms *
   for (int32_t s = 0; s < q->n_stages; ++s) {
     const lab_stage *stage = &r->stages[s];
     ST_TRY(lab_args_make(stage->op, &size->settings, &a->args[s], err));
-    ST_TRY(lab_side_load(&stage->base, COPY_FIRST, &a->modules[s][LAB_BASE], err));
-    ST_TRY(lab_side_load(&stage->base, COPY_SECOND, &a->modules[s][LAB_NULL], err));
-    if (q->kind != LAB_AA) ST_TRY(lab_side_load(&stage->cand, COPY_SECOND, &a->modules[s][LAB_CAND], err));
+    ST_TRY(lab_side_load(&stage->base, LAB_COPIES, &a->modules[s][LAB_BASE], err));
+    ST_TRY(lab_side_load(&stage->base, LAB_COPIES, &a->modules[s][LAB_NULL], err));
+    if (q->kind != LAB_AA) ST_TRY(lab_side_load(&stage->cand, LAB_COPIES, &a->modules[s][LAB_CAND], err));
     a->stages[s] = (lab_bench_stage){.op = stage->op, .args = &a->args[s], .bound = stage->bound};
-    for (int arm = 0; arm < LAB_ARMS; ++arm) a->stages[s].kernel[arm] = a->modules[s][arm].kernel;
+    for (int arm = 0; arm < LAB_ARMS; ++arm) a->stages[s].kernels[arm] = a->modules[s][arm].kernels;
   }
   return STRATA_OK;
 }

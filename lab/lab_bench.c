@@ -100,13 +100,14 @@ static void put_back(const lab_bench *b, int32_t stage) {
     }
 }
 
-/* Calls of one dispatch on a set, for one stage or all (-1). */
-static int32_t add_calls(const lab_bench *b, int32_t stage, lab_arm arm, int32_t set, st_call *calls) {
+/* Calls of dispatch number `turn`, for one stage or all (-1). */
+static int32_t add_calls(const lab_bench *b, int32_t stage, lab_arm arm, int32_t turn, st_call *calls) {
   int32_t n = 0;
   for (int32_t s = 0; s < b->n_stages; ++s) {
-    const lab_case *c = &b->sets[set].stages[s];
+    const lab_case *c = &b->sets[turn % b->n_sets].stages[s];
+    const lab_copies *k = &b->stages[s].kernels[arm];
     if (stage >= 0 && s != stage) continue;
-    calls[n++] = (st_call){b->stages[s].kernel[arm], c->args, lab_case_parts(c, st_pool_threads(b->pool)), s, -1};
+    calls[n++] = (st_call){k->kernel[turn % k->n], c->args, lab_case_parts(c, st_pool_threads(b->pool)), s, -1};
   }
   return n;
 }
@@ -114,7 +115,7 @@ static int32_t add_calls(const lab_bench *b, int32_t stage, lab_arm arm, int32_t
 /* n dispatches on the sets in turn; returns their seconds. */
 static double dispatch(lab_bench *b, int32_t stage, lab_arm arm, int32_t n) {
   int32_t n_calls = 0;
-  for (int32_t i = 0; i < n; ++i) n_calls += add_calls(b, stage, arm, i % b->n_sets, b->calls + n_calls);
+  for (int32_t i = 0; i < n; ++i) n_calls += add_calls(b, stage, arm, i, b->calls + n_calls);
   double begin = st_clock_seconds();
   st_pool_run(b->pool, b->calls, n_calls, NULL, NULL);
   return st_clock_seconds() - begin;
@@ -285,6 +286,6 @@ strata_status lab_bench_measure(lab_bench *b, int32_t stage, const lab_rule *rul
                                 lab_samples *samples, strata_error *err) {
   timed t = {b, stage};
   const lab_timer timer = {&t, warm, time_batch, keep, same};
-  const bool has_cand = b->stages[stage < 0 ? 0 : stage].kernel[LAB_CAND] != NULL;
+  const bool has_cand = b->stages[stage < 0 ? 0 : stage].kernels[LAB_CAND].n > 0;
   return lab_rounds(&timer, has_cand, rule, seconds, samples, err);
 }

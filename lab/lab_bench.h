@@ -1,8 +1,8 @@
 /* Timing two kernels of an op, or two chains of them, side by side.
  *
  * A batch is LAB_BATCH dispatches in a row, on sets of buffers that together are
- * larger than the last-level cache and are taken in turn. All arms work on the same
- * sets; before a batch, untimed, whatever a kernel updates is put back, and outputs are
+ * larger than the last-level cache and are taken in turn, as are an arm's copies of its
+ * kernel. All arms work on the same sets; before a batch, untimed, whatever a kernel updates is put back, and outputs are
  * poisoned. After a batch the last set, and another one in turn, must hold what base left
  * there before any other arm ran, and every thread its floating-point mode.
  *
@@ -13,6 +13,7 @@
 
 #include "device/cpu/st_pool.h"
 #include "lab/lab_case.h"
+#include "lab/lab_copies.h"
 #include "lab/lab_rounds.h"
 #include "lab/lab_shape.h"
 #include "lab/lab_trace.h"
@@ -24,8 +25,8 @@ typedef struct lab_bench_stage {
   const stk_op *op;
   const lab_args *args;   /* inputs from the seed */
   const lab_trace *trace; /* inputs of this call instead, in all sets; NULL: none */
-  const stk_kernel *kernel[LAB_ARMS]; /* cand NULL: a null run */
-  double bound;                       /* of a fast candidate, else 0 */
+  lab_copies kernels[LAB_ARMS]; /* no cand: a null run */
+  double bound;                 /* of a fast candidate, else 0 */
 } lab_bench_stage;
 
 typedef struct lab_bench lab_bench;

@@ -7,7 +7,6 @@
 #include "core/st_mem.h"
 #include "os/st_process.h"
 
-enum { COPY_FIRST, COPY_SECOND };
 
 bool lab_replay_passed(const lab_replay_parity *p) {
   return p->oracle.word == LAB_PASS && p->captured.word == LAB_PASS;
@@ -41,8 +40,8 @@ static strata_status check_child(void *user, strata_error *err) {
   lab_trial trial = {.op = job->trace->op, .shape = job->trace->shape, .trace = job->trace,
                      .base = lab_runner_of(job->trace->op->oracle), .captured = job->captured};
   if (!kernel) {
-    ST_TRY(lab_side_load(job->kernel->side, COPY_FIRST, &loaded, err));
-    kernel = loaded.kernel;
+    ST_TRY_OUT(lab_side_load(job->kernel->side, 1, &loaded, err));
+    kernel = loaded.kernels.kernel[0];
   }
   trial.cand = lab_runner_of(kernel);
   ST_TRY_OUT(find_bound(job, kernel, &trial.bound, err));
@@ -101,10 +100,10 @@ static strata_status time_child(void *user, strata_error *err) {
   st_pool *pool = NULL;
   lab_bench *bench = NULL;
   const double end = st_clock_seconds() + 0.8 * race->deadline;
-  ST_TRY_OUT(lab_side_load(race->base, COPY_FIRST, &modules[LAB_BASE], err));
-  ST_TRY_OUT(lab_side_load(race->base, COPY_SECOND, &modules[LAB_NULL], err));
-  ST_TRY_OUT(lab_side_load(race->cand, COPY_SECOND, &modules[LAB_CAND], err));
-  for (int arm = 0; arm < LAB_ARMS; ++arm) stage.kernel[arm] = modules[arm].kernel;
+  ST_TRY_OUT(lab_side_load(race->base, LAB_COPIES, &modules[LAB_BASE], err));
+  ST_TRY_OUT(lab_side_load(race->base, LAB_COPIES, &modules[LAB_NULL], err));
+  ST_TRY_OUT(lab_side_load(race->cand, LAB_COPIES, &modules[LAB_CAND], err));
+  for (int arm = 0; arm < LAB_ARMS; ++arm) stage.kernels[arm] = modules[arm].kernels;
   stage.bound = race->cand->numerics == STK_FAST ? race->trace->op->fast_bound : 0;
   ST_TRY_OUT(st_pool_new(race->n_threads, &pool, err));
   ST_TRY_OUT(lab_bench_new(&stage, 1, pool, race->cache_bytes, 0, &bench, err));

@@ -87,15 +87,6 @@ strata_status lab_side_freeze(lab_side *side, const stk_op *op, bool cuda, const
 
 /* ---- compiling ---------------------------------------------------------------- */
 
-static strata_status open_copy(const lab_side *side, const lab_toolchain *tools, int32_t copy,
-                               st_module **out, strata_error *err) {
-  const st_kload_request request = {
-      .source = side->frozen, .op = side->op->name,
-      .level = side->wanted_level[0] ? side->wanted_level : NULL, .cache_dir = tools->cache_dir,
-      .compiler = tools->compiler, .seconds = tools->seconds, .copy = copy};
-  return st_kload_open(&request, out, err);
-}
-
 static void note_module(lab_side *side, const st_module *module) {
   const char *end = strchr(module->compiler, '\n'); /* the first line says enough */
   size_t length = end ? (size_t)(end - module->compiler) : strlen(module->compiler);
@@ -117,14 +108,16 @@ typedef struct compile_job {
 static strata_status compile_child(void *user, strata_error *err) {
   const compile_job *job = user;
   if (job->side->cuda) return lab_cuda_side_compile(job->side, err);
-  for (int32_t copy = 0; copy < LAB_COPIES; ++copy) { /* the first one is compiled, the others are its bytes */
-    st_module *module;
-    ST_TRY(open_copy(job->side, job->tools, copy, &module, err));
-    int n = snprintf(job->side->modules[copy], LAB_PATH_MAX, "%s", module->path);
-    if (copy == 0) note_module(job->side, module);
-    st_kload_close(&module);
-    if (n >= LAB_PATH_MAX) ST_FAIL(err, LIMIT, "%s: a shorter path of the cache expected", job->side->given);
-  }
+  lab_side *side = job->side;
+  const st_kload_request request = {
+      .source = side->frozen, .op = side->op->name, .level = side->wanted_level[0] ? side->wanted_level : NULL,
+      .cache_dir = job->tools->cache_dir, .compiler = job->tools->compiler, .seconds = job->tools->seconds};
+  st_module *module;
+  ST_TRY(st_kload_open(&request, &module, err));
+  const int n = snprintf(side->module, sizeof side->module, "%s", module->path);
+  note_module(side, module);
+  st_kload_close(&module);
+  if (n >= LAB_PATH_MAX) ST_FAIL(err, LIMIT, "%s: a shorter path of the cache expected", side->given);
   return STRATA_OK;
 }
 
@@ -150,13 +143,17 @@ strata_status lab_side_compile(lab_side *side, const lab_toolchain *tools, strat
 
 /* ---- loading ------------------------------------------------------------------ */
 
-strata_status lab_side_load(const lab_side *side, int32_t copy, lab_loaded *out, strata_error *err) {
+strata_status lab_side_load(const lab_side *side, int32_t n, lab_loaded *out, strata_error *err) {
   const st_kcheck_expected expected = {.source = side->given, .op = side->op->name, .level = side->level};
   *out = (lab_loaded){0};
-  return st_kcheck_load(side->modules[copy], &expected, &out->library, &out->kernel, err);
+  for (int32_t i = 0; i < n; ++i) {
+    ST_TRY(st_kcheck_load_copy(side->module, &expected, &out->library[i], &out->kernels.kernel[i], err));
+    ++out->kernels.n;
+  }
+  return STRATA_OK;
 }
 
 void lab_side_unload(lab_loaded *loaded) {
-  st_library_close(&loaded->library);
-  loaded->kernel = NULL;
+  for (int32_t i = 0; i < LAB_COPIES; ++i) st_library_close(&loaded->library[i]);
+  loaded->kernels.n = 0;
 }

@@ -4,11 +4,10 @@
 #ifndef LAB_SIDE_H
 #define LAB_SIDE_H
 
-#include <strata/kernel.h>
-
 #include "core/st_error.h"
+#include "lab/lab_copies.h"
 
-enum { LAB_PATH_MAX = 1024, LAB_COPIES = 2 };
+enum { LAB_PATH_MAX = 1024 };
 
 /* Plain data, for shared memory. */
 typedef struct lab_side {
@@ -20,7 +19,7 @@ typedef struct lab_side {
   char wanted_level[16];     /* empty: the best one that source and CPU have */
   char sha256[65];
   /* Known once it was compiled: */
-  char modules[LAB_COPIES][LAB_PATH_MAX]; /* shared objects of the same code that do not meet */
+  char module[LAB_PATH_MAX]; /* the shared object */
   char key[65], variant[64], level[16], compiler[160], flags[1024];
   stk_class numerics;
   bool relaxed_math;
@@ -38,17 +37,18 @@ typedef struct lab_toolchain {
 strata_status lab_side_freeze(lab_side *side, const stk_op *op, bool cuda, const char *given,
                               const char *directory, const char *place, strata_error *err);
 
-/* Compiles all copies if need be, in a child (a module may crash as it is loaded), and
+/* Compiles it if need be, in a child (a module may crash as it is loaded), and
  * notes in side what came of it. */
 strata_status lab_side_compile(lab_side *side, const lab_toolchain *tools, strata_error *err);
 
-/* A loaded copy of a compiled side that is for the CPU. */
+/* Loaded copies of a compiled side that is for the CPU. */
 typedef struct lab_loaded {
-  struct st_library *library; /* NULL: none */
-  const stk_kernel *kernel;
+  struct st_library *library[LAB_COPIES]; /* NULL: none */
+  lab_copies kernels;
 } lab_loaded;
 
-strata_status lab_side_load(const lab_side *side, int32_t copy, lab_loaded *out, strata_error *err);
+/* Loads n copies, 1 to LAB_COPIES; unload also what a failure leaves. */
+strata_status lab_side_load(const lab_side *side, int32_t n, lab_loaded *out, strata_error *err);
 void lab_side_unload(lab_loaded *loaded);
 
 #endif

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "core/st_mem.h"
 #include "kreg/st_kreg.h"
+#include "os/st_file.h"
 #include "os/st_fpmode.h"
 
 /* The mode belongs to the thread, and loading runs what the object wants run in this
@@ -66,5 +68,21 @@ strata_status st_kcheck_load(const char *path, const st_kcheck_expected *expecte
   strata_status status = check_descriptor(found, expected, err);
   if (status == STRATA_OK) *kernel = found;
   else st_library_close(library);
+  return status;
+}
+
+strata_status st_kcheck_load_copy(const char *path, const st_kcheck_expected *expected,
+                                  st_library **library, const stk_kernel **kernel, strata_error *err) {
+  char *bytes;
+  size_t n_bytes;
+  st_writer *writer = NULL;
+  *kernel = NULL;
+  *library = NULL;
+  ST_TRY(st_file_read(path, ST_KMODULE_BYTES_MAX, &bytes, &n_bytes, err));
+  strata_status status = st_writer_open(path, &writer, err);
+  if (status == STRATA_OK) status = st_writer_write(writer, bytes, n_bytes, err);
+  if (status == STRATA_OK) status = st_kcheck_load(st_writer_path(writer), expected, library, kernel, err);
+  st_writer_close(&writer);
+  st_free(bytes);
   return status;
 }

@@ -6,6 +6,8 @@
 
 #include "os/st_library.h"
 
+enum { ST_KMODULE_BYTES_MAX = 1 << 28 };
+
 typedef struct st_kcheck_expected {
   const char *source; /* for messages */
   const char *op;     /* NULL: any op of this program */
@@ -18,5 +20,10 @@ typedef struct st_kcheck_expected {
  * loaded; statuses as in st_kload.h. */
 strata_status st_kcheck_load(const char *path, const st_kcheck_expected *expected,
                              st_library **library, const stk_kernel **kernel, strata_error *err);
+
+/* The same with a copy of the file, which is gone from the disk when this returns: the
+ * loader takes two files for two modules, and their code lies in different memory. */
+strata_status st_kcheck_load_copy(const char *path, const st_kcheck_expected *expected,
+                                  st_library **library, const stk_kernel **kernel, strata_error *err);
 
 #endif

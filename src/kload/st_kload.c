@@ -15,7 +15,7 @@
 #include "os/st_file.h"
 #include "os/st_library.h"
 
-enum { SOURCE_BYTES_MAX = 1 << 24, FILE_BYTES_MAX = 1 << 28 };
+enum { SOURCE_BYTES_MAX = 1 << 24, FILE_BYTES_MAX = ST_KMODULE_BYTES_MAX };
 static const double DEFAULT_SECONDS = 60;
 
 /* One opening on its way. */
@@ -27,7 +27,6 @@ typedef struct opening {
   size_t source_bytes;
   st_kcomment comment;
   st_kjob job;
-  char first_key[65]; /* of copy 0 */
   char *draft_text, *draft_module; /* paths of what is being made */
   st_string log;
   st_module *module;
@@ -225,16 +224,6 @@ static strata_status preprocess(opening *o, strata_error *err) {
   return status == STRATA_OK ? check_unchanged(o, err) : status;
 }
 
-/* gives in key the name of copy number n of a module. */
-static strata_status key_of_copy(const char first[65], int32_t n, char key[65], strata_error *err) {
-  char text[96];
-  memcpy(key, first, 65);
-  if (n == 0) return STRATA_OK;
-  snprintf(text, sizeof text, "%s, copy %d", first, (int)n);
-  const st_source name = {text, text, strlen(text)};
-  return st_source_sha256(&name, key, err);
-}
-
 /* Hashes preprocessed text but for the lines that only say where a text is from: the
  * same source in another place is the same module. */
 static void hash_text(strata_sha256 *hash, const char *text, size_t n_bytes) {
@@ -262,24 +251,20 @@ static strata_status make_key(opening *o, strata_error *err) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; ++i)
       strata_sha256_update(hash, parts[i], strlen(parts[i]) + 1);
     hash_text(hash, text, n_bytes);
-    strata_sha256_finish(&hash, o->first_key);
-    status = key_of_copy(o->first_key, o->request->copy, m->key, err);
+    strata_sha256_finish(&hash, m->key);
   }
   st_free(text);
   return status;
 }
 
-/* Whether the module of a key lies there whole. The loader would crash on a file that
- * was cut, so the hash decides. */
-static strata_status find_cached(const opening *o, const char *key, bool *found, strata_error *err) {
-  char hex[65], *path, *record_path, *record = NULL;
+/* Whether the module lies there whole. The loader would crash on a file that was
+ * cut, so the hash decides. */
+static strata_status find_cached(const opening *o, bool *found, strata_error *err) {
+  char hex[65], *record_path, *record = NULL;
   size_t n_bytes = 0;
   *found = false;
-  ST_TRY(cache_path(o, key, ".so", &path, err));
-  strata_status status = hash_file(path, hex, err);
-  st_free(path);
-  if (status != STRATA_OK) return status;
-  ST_TRY(cache_path(o, key, ".sha256", &record_path, err));
+  ST_TRY(hash_file(o->module->path, hex, err));
+  ST_TRY(cache_path(o, o->module->key, ".sha256", &record_path, err));
   if (hex[0] && st_file_read(record_path, 64, &record, &n_bytes, NULL) == STRATA_OK)
     *found = n_bytes == 64 && memcmp(record, hex, 64) == 0;
   st_free(record);
@@ -287,41 +272,15 @@ static strata_status find_cached(const opening *o, const char *key, bool *found,
   return STRATA_OK;
 }
 
-static strata_status run_compiler(opening *o, strata_error *err) {
-  st_spawn_result result;
-  st_file_remove(o->draft_module);
-  strata_status status = st_kcompile_link(&o->job, o->draft_text, o->draft_module, &result, err);
-  if (status == STRATA_OK) status = judge(o, &result, o->module->key, err);
-  st_spawn_result_release(&result);
-  return status;
-}
-
-static strata_status say_copied(opening *o, strata_error *err) {
-  char line[96];
-  snprintf(line, sizeof line, "copied from %s\n", o->first_key);
-  return st_string_puts(&o->log, line, err);
-}
-
-/* Another copy has the bytes of the first one, which may be there: the loader takes two
- * files for two modules. */
-static strata_status make_draft(opening *o, strata_error *err) {
-  char *path, *bytes = NULL;
-  size_t n_bytes;
-  bool found = false;
-  if (o->request->copy) ST_TRY(find_cached(o, o->first_key, &found, err));
-  if (!found) return run_compiler(o, err);
-  ST_TRY(cache_path(o, o->first_key, ".so", &path, err));
-  strata_status status = st_file_read(path, FILE_BYTES_MAX, &bytes, &n_bytes, err);
-  if (status == STRATA_OK) status = write_whole(o, "draft", ".so", bytes, n_bytes, err);
-  st_free(bytes);
-  st_free(path);
-  return status == STRATA_OK ? say_copied(o, err) : status;
-}
-
 static strata_status compile(opening *o, strata_error *err) {
   st_module *m = o->module;
+  st_spawn_result result;
   char hex[65];
-  ST_TRY(make_draft(o, err));
+  st_file_remove(o->draft_module);
+  strata_status status = st_kcompile_link(&o->job, o->draft_text, o->draft_module, &result, err);
+  if (status == STRATA_OK) status = judge(o, &result, m->key, err);
+  st_spawn_result_release(&result);
+  if (status != STRATA_OK) return status;
   ST_TRY(hash_file(o->draft_module, hex, err));
   ST_TRY(write_log(o, m->key, err));
   ST_TRY(write_whole(o, m->key, ".c", o->source, o->source_bytes, err));
@@ -352,7 +311,7 @@ static strata_status make_module(opening *o, strata_error *err) {
   ST_TRY(make_key(o, err));
   ST_TRY(cache_path(o, o->module->key, ".so", &o->module->path, err));
   ST_TRY(make_command(o, err));
-  ST_TRY(find_cached(o, o->module->key, &cached, err));
+  ST_TRY(find_cached(o, &cached, err));
   if (!cached) ST_TRY(compile(o, err));
   const st_kcheck_expected expected = {o->request->source, o->request->op, o->job.level};
   return st_kcheck_load(o->module->path, &expected, &o->module->library, &o->module->kernel, err);

@@ -25,7 +25,6 @@ typedef struct st_kload_request {
   const char *include_dir; /* with include/ and kernels/ in it; NULL: the embedded sources */
   const char *compiler;    /* a name or a path; NULL: cc */
   double seconds;          /* for each run of the compiler; 0: 60 */
-  int32_t copy;            /* another number, another module of the same bytes: its code lies elsewhere */
 } st_kload_request;
 
 /* A loaded module; all strings are its own. */
@@ -37,7 +36,7 @@ typedef struct st_module {
   char *flags;              /* that decide about the code, with blanks between */
   char key[65];
   char source_sha256[65];
-  bool compiled;     /* or copied; false: it was there already */
+  bool compiled;     /* false: it was there already */
   bool relaxed_math; /* the source asks for flags that may change results (st_kcomment.h) */
   struct st_library *library;
 } st_module;

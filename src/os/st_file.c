@@ -139,6 +139,8 @@ strata_status st_writer_write(st_writer *writer, const void *data, size_t n_byte
   return STRATA_OK;
 }
 
+const char *st_writer_path(const st_writer *writer) { return writer->temp_path; }
+
 strata_status st_writer_commit(st_writer *writer, strata_error *err) {
   mode_t mask = umask(0);
   umask(mask);

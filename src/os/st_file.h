@@ -30,6 +30,8 @@ typedef struct st_writer st_writer;
 strata_status st_writer_open(const char *path, st_writer **out, strata_error *err);
 strata_status st_writer_write(st_writer *writer, const void *data, size_t n_bytes,
                               strata_error *err);
+/* The temporary name; a view, until commit. */
+const char *st_writer_path(const st_writer *writer);
 strata_status st_writer_commit(st_writer *writer, strata_error *err);
 void st_writer_close(st_writer **writer);
 

@@ -96,7 +96,9 @@ static int64_t turns_of(double share) {
 }
 
 static lab_outcome compare(const stk_kernel *base, const stk_kernel *cand, const stk_kernel *null, double seconds) {
-  lab_bench_stage stage = {.op = &stk_gdn_scan_op, .args = &args, .kernel = {base, cand, null}};
+  lab_bench_stage stage = {.op = &stk_gdn_scan_op, .args = &args};
+  const stk_kernel *arms[LAB_ARMS] = {base, cand, null};
+  for (int i = 0; i < LAB_ARMS; ++i) stage.kernels[i] = (lab_copies){.kernel = {arms[i]}, .n = arms[i] != NULL};
   lab_bench *bench;
   st_pool *pool;
   void *memory;

@@ -15,10 +15,12 @@
 #include <cmocka.h>
 
 #include "core/st_mem.h"
+#include "kload/st_kcheck.h"
 #include "kload/st_kload.h"
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
 #include "lab/lab_case.h"
+#include "os/st_dir.h"
 #include "os/st_file.h"
 #include "os/st_fpmode.h"
 #include "os/st_spawn.h"
@@ -108,11 +110,12 @@ static st_module *open_good(const char *source) {
   return module;
 }
 
-static int answer_of(const st_module *module) {
+static int answer_of_kernel(const stk_kernel *kernel) {
   int answer = -1, *args = &answer;
-  module->kernel->run(&args, 0, 1);
+  kernel->run(&args, 0, 1);
   return answer;
 }
+static int answer_of(const st_module *module) { return answer_of_kernel(module->kernel); }
 
 static void expect_refused(const st_kload_request *request, strata_status status,
                            const char *words) {
@@ -197,16 +200,6 @@ static void test_tagged_variant(void **state) {
   skip();
 }
 
-/* A copy is made of the module with that key, and not compiled. */
-static void expect_copied(const st_module *copy, const char *key) {
-  char *log, want[96];
-  size_t n_bytes;
-  snprintf(want, sizeof want, "copied from %s\n", key);
-  assert_int_equal(st_file_read(beside(copy->path, ".log"), 1 << 20, &log, &n_bytes, NULL), STRATA_OK);
-  assert_non_null(strstr(log, want));
-  st_free(log);
-}
-
 /* ---- keys ---------------------------------------------------------------------------- */
 
 static void test_cache(void **state) {
@@ -227,24 +220,51 @@ static void test_cache(void **state) {
   assert_int_equal(answer_of(first), 41);
   assert_int_equal(answer_of(edited), 42);
 
-  /* The same source elsewhere is the same module; as another copy it is not. */
+  /* The same source elsewhere is the same module. */
   const char *elsewhere = write_file(in_folder("elsewhere.c"), candidate(SCALAR, "", "42"));
-  st_module *moved = open_good(elsewhere), *copy;
+  st_module *moved = open_good(elsewhere);
   assert_false(moved->compiled);
   assert_string_equal(moved->key, edited->key);
-  const st_kload_request second = {
-      .source = elsewhere, .cache_dir = cache, .include_dir = tree, .copy = 1};
-  assert_int_equal(st_kload_open(&second, &copy, NULL), STRATA_OK);
-  assert_string_not_equal(copy->key, edited->key);
-  assert_string_equal(copy->source_sha256, edited->source_sha256);
-  assert_ptr_not_equal(copy->kernel, edited->kernel);
-  assert_int_equal(answer_of(copy), 42);
-  expect_copied(copy, edited->key);
   st_kload_close(&first);
   st_kload_close(&edited);
   st_kload_close(&moved);
-  st_kload_close(&copy);
-  assert_null(copy);
+  assert_null(moved);
+}
+
+static strata_status count_entry(void *user, const char *name, strata_error *err) {
+  (void)name, (void)err;
+  ++*(int *)user;
+  return STRATA_OK;
+}
+
+/* Files in the cache. */
+static int entries(void) {
+  int n = 0;
+  assert_int_equal(st_dir_each(cache, count_entry, &n, NULL), STRATA_OK);
+  return n;
+}
+
+/* A copy is another module of the same code, and leaves no file behind. */
+static void test_load_copy(void **state) {
+  (void)state;
+  st_module *module = open_good(write_file(in_folder("copied.c"), candidate(SCALAR, "", "43")));
+  const st_kcheck_expected expected = {"copied.c", NULL, "scalar"};
+  const int n_before = entries();
+  st_library *library[2];
+  const stk_kernel *kernel[2];
+  strata_error err;
+  for (int i = 0; i < 2; ++i)
+    if (st_kcheck_load_copy(module->path, &expected, &library[i], &kernel[i], &err) != STRATA_OK) fail_msg("%s", err.message);
+  assert_int_equal(entries(), n_before);
+  assert_ptr_not_equal(kernel[0], kernel[1]);
+  assert_ptr_not_equal(kernel[0], module->kernel);
+  assert_int_equal(answer_of_kernel(kernel[0]), 43);
+  assert_int_equal(answer_of_kernel(kernel[1]), 43);
+  for (int i = 0; i < 2; ++i) st_library_close(&library[i]);
+
+  assert_int_equal(st_kcheck_load_copy(in_folder("none.so"), &expected, &library[0], &kernel[0], &err), STRATA_IO);
+  assert_null(library[0]);
+  st_kload_close(&module);
 }
 
 static void test_header_in_key(void **state) {
@@ -669,7 +689,7 @@ static void test_write_tree(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_same_bytes),      cmocka_unit_test(test_tagged_variant),
-      cmocka_unit_test(test_cache),           cmocka_unit_test(test_header_in_key),
+      cmocka_unit_test(test_cache),           cmocka_unit_test(test_load_copy), cmocka_unit_test(test_header_in_key),
       cmocka_unit_test(test_flags),           cmocka_unit_test(test_kept_files),
       cmocka_unit_test(test_damaged_module),  cmocka_unit_test(test_names_do_not_meet),
       cmocka_unit_test(test_strange_names),   cmocka_unit_test(test_bad_source),
