@@ -4,14 +4,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "core/st_mem.h"
 #include "lab/lab_case.h"
 #include "os/st_fpmode.h"
 #include "os/st_process.h"
 
-enum { POISON = 0xa5 };
 #define WARM_SECONDS 0.05
 
 typedef struct bench_set {
@@ -24,9 +21,6 @@ typedef struct original {
   size_t n_bytes;
 } original;
 
-/* Whose bytes are expected: base's, or, of a fast candidate, what it left itself. */
-typedef enum author { BY_BASE, BY_FAST_CAND, AUTHORS } author;
-
 struct lab_bench {
   const lab_bench_stage *stages;
   int32_t n_stages, n_sets;
@@ -37,8 +31,7 @@ struct lab_bench {
   size_t n_originals, originals_capacity;
   st_call *calls; /* room for a batch of all stages */
   st_fpmode mode; /* of all threads, at first */
-  int32_t n_checks;
-  uint64_t expected[AUTHORS][LAB_SETS_MAX][LAB_STAGES_MAX]; /* hashes of what a batch leaves */
+  lab_expected expected;
 };
 
 int32_t lab_bench_output(const lab_case *c, const stk_tensor *like) {
@@ -75,7 +68,7 @@ static strata_status new_case(const lab_bench_stage *stage, lab_fill fill, lab_c
 }
 
 static strata_status set_init(lab_bench *b, bench_set *set, uint64_t seed, strata_error *err) {
-  const lab_fill fill = {.seed = seed, .poison = POISON, .guard = 0x5e};
+  const lab_fill fill = {.seed = seed, .poison = LAB_POISON, .guard = 0x5e};
   for (int32_t s = 0; s < b->n_stages; ++s) {
     lab_case *c = &set->stages[s];
     ST_TRY(new_case(&b->stages[s], fill, c, err));
@@ -96,7 +89,7 @@ static void put_back(const lab_bench *b, int32_t stage) {
     for (int32_t s = 0; s < b->n_stages; ++s) {
       const lab_case *c = &b->sets[set].stages[s];
       for (int32_t i = 0; i < c->n && (stage < 0 || s == stage); ++i)
-        if (c->tensors[i].role == STK_OUT) memset(c->buffers[i].data, POISON, c->buffers[i].n_bytes);
+        if (c->tensors[i].role == STK_OUT) memset(c->buffers[i].data, LAB_POISON, c->buffers[i].n_bytes);
     }
 }
 
@@ -128,44 +121,11 @@ static double batch(lab_bench *b, int32_t stage, lab_arm arm) {
 
 /* ---- what a batch must leave ------------------------------------------------------ */
 
-/* Of all tensors, inputs too, and what lies around them. */
-static uint64_t hash_case(const lab_case *c) {
-  uint64_t hash = 0;
-  for (int32_t i = 0; i < c->n; ++i) {
-    const st_guarded *b = &c->buffers[i];
-    hash = XXH3_64bits_withSeed(b->front, b->front_bytes + b->n_bytes + b->back_bytes, hash);
-  }
-  return hash;
-}
-
-/* A fast candidate's state drifts from base's over a batch, and with it all that later
- * stages of a chain make of it. So the bound, which is one call's, says nothing here; but
- * its own bytes must come again. */
-static author author_of(const lab_bench *b, int32_t stage, int32_t s, lab_arm arm) {
-  bool fast = false;
-  for (int32_t i = stage < 0 ? 0 : s; i <= s; ++i) fast |= b->stages[i].bound > 0;
-  return arm == LAB_CAND && fast ? BY_FAST_CAND : BY_BASE;
-}
-
-static void keep_expected(lab_bench *b, int32_t stage, author who) {
-  for (int32_t set = 0; set < b->n_sets; ++set)
-    for (int32_t s = 0; s < b->n_stages; ++s)
-      if (stage < 0 || s == stage) b->expected[who][set][s] = hash_case(&b->sets[set].stages[s]);
-}
-
-static bool set_as_expected(const lab_bench *b, int32_t stage, lab_arm arm, int32_t set) {
-  bool same = true;
-  for (int32_t s = 0; s < b->n_stages; ++s)
-    if (stage < 0 || s == stage)
-      same &= hash_case(&b->sets[set].stages[s]) == b->expected[author_of(b, stage, s, arm)][set][s];
-  return same;
-}
-
-/* The last dispatch's set, and another one in turn: all of them would take as long as the
- * batch itself. */
-static bool as_expected(lab_bench *b, int32_t stage, lab_arm arm) {
-  const int32_t last = (LAB_BATCH - 1) % b->n_sets, other = b->n_checks++ % b->n_sets;
-  return set_as_expected(b, stage, arm, last) && (other == last || set_as_expected(b, stage, arm, other));
+static strata_status case_at(void *self, int32_t set, int32_t stage, const lab_case **out, strata_error *err) {
+  lab_bench *b = self;
+  (void)err;
+  *out = &b->sets[set].stages[stage];
+  return STRATA_OK;
 }
 
 /* A call that looks at the mode of the thread that runs it. */
@@ -212,6 +172,8 @@ strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_
     ST_TRY_OUT(set_init(b, &b->sets[b->n_sets], seed + (uint64_t)b->n_sets, err));
     ++b->n_sets;
   }
+  b->expected = (lab_expected){.sets = {b, case_at}, .n_sets = b->n_sets, .n_stages = n_stages};
+  for (int32_t s = 0; s < n_stages; ++s) b->expected.fast[s] = stages[s].bound > 0;
   dispatch(b, -1, LAB_BASE, b->n_sets); /* later stages get their inputs */
 out:
   if (status != STRATA_OK) lab_bench_free(&b);
@@ -264,22 +226,18 @@ static strata_status warm(void *self, lab_arm arm, strata_error *err) {
   do dispatch(t->bench, t->stage, arm, 1);
   while (st_clock_seconds() < end);
   ST_TRY(time_batch(self, arm, &ignored, err));
-  if (arm == LAB_CAND) keep_expected(t->bench, t->stage, BY_FAST_CAND);
-  return STRATA_OK;
+  return arm == LAB_CAND ? lab_expected_keep(&t->bench->expected, t->stage, LAB_BY_FAST_CAND, err) : STRATA_OK;
 }
 
 static strata_status keep(void *self, strata_error *err) {
   const timed *t = self;
-  (void)err;
-  keep_expected(t->bench, t->stage, BY_BASE);
-  return STRATA_OK;
+  return lab_expected_keep(&t->bench->expected, t->stage, LAB_BY_BASE, err);
 }
 
 static strata_status same(void *self, lab_arm arm, bool *same, strata_error *err) {
   const timed *t = self;
-  (void)err;
-  *same = kept_mode(t->bench) && as_expected(t->bench, t->stage, arm);
-  return STRATA_OK;
+  *same = kept_mode(t->bench);
+  return *same ? lab_expected_check(&t->bench->expected, t->stage, arm, same, err) : STRATA_OK;
 }
 
 strata_status lab_bench_measure(lab_bench *b, int32_t stage, const lab_rule *rule, double seconds,

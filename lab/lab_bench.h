@@ -2,9 +2,9 @@
  *
  * A batch is LAB_BATCH dispatches in a row, on sets of buffers that together are
  * larger than the last-level cache and are taken in turn, as are an arm's copies of its
- * kernel. All arms work on the same sets; before a batch, untimed, whatever a kernel updates is put back, and outputs are
- * poisoned. After a batch the last set, and another one in turn, must hold what base left
- * there before any other arm ran, and every thread its floating-point mode.
+ * kernel. All arms work on the same sets; before a batch, untimed, whatever a kernel
+ * updates is put back, and outputs are poisoned. After a batch the sets must hold what
+ * lab_expected.h says, and every thread its floating-point mode.
  *
  * In a chain each stage reads what the stages before it wrote, tensors being matched
  * by name; base ran them all once, and no arm changes that: parity was proved before. */
@@ -14,11 +14,13 @@
 #include "device/cpu/st_pool.h"
 #include "lab/lab_case.h"
 #include "lab/lab_copies.h"
+#include "lab/lab_expected.h"
 #include "lab/lab_rounds.h"
 #include "lab/lab_shape.h"
 #include "lab/lab_trace.h"
 
-enum { LAB_BATCH = 36, LAB_STAGES_MAX = 4, LAB_SETS_MAX = LAB_BATCH };
+/* What outputs hold before a batch. */
+enum { LAB_POISON = 0xa5 };
 
 /* One stage: args of the wanted size, or a captured call, and the kernels of the arms. */
 typedef struct lab_bench_stage {

@@ -28,7 +28,8 @@ struct lab_cuda_bench {
   int32_t n_stages, n_sets;
   size_t n_bytes;
   bench_set *sets; /* [LAB_SETS_MAX] */
-  lab_case expected[LAB_STAGES_MAX], got[LAB_STAGES_MAX];
+  lab_expected expected;
+  lab_case got[LAB_STAGES_MAX]; /* what was downloaded last */
   st_cuda_module *modules[LAB_STAGES_MAX][LAB_ARMS];
   stk_cuda_launch launches[LAB_STAGES_MAX][LAB_ARMS];
   st_cuda_graph *graphs[LAB_STAGES_MAX + 1][LAB_ARMS]; /* the last row: all stages */
@@ -54,7 +55,7 @@ static void link_stages(bench_set *set, int32_t stage) {
 }
 
 static strata_status set_init(lab_cuda_bench *b, bench_set *set, uint64_t seed, strata_error *err) {
-  const lab_fill fill = {.seed = seed, .poison = 0xa5, .guard = 0x5e};
+  const lab_fill fill = {.seed = seed, .poison = LAB_POISON, .guard = 0x5e};
   for (int32_t s = 0; s < b->n_stages; ++s) {
     set_stage *stage = &set->stages[s];
     ST_TRY(lab_case_init(&stage->host, b->stages[s].op, b->stages[s].args->bytes, fill, err));
@@ -65,16 +66,24 @@ static strata_status set_init(lab_cuda_bench *b, bench_set *set, uint64_t seed, 
   return STRATA_OK;
 }
 
-/* Uploads again what kernels update; the host's copy was never run. */
-static strata_status put_back(const lab_cuda_bench *b, strata_error *err) {
+/* Uploads again what kernels update, the host's copy of which was never run, and poisons
+ * the outputs of what will be timed: those of the batch before would be right, whoever
+ * wrote them. */
+static strata_status put_back_stage(const lab_cuda_bench *b, const set_stage *stage, bool timed, strata_error *err) {
+  for (int32_t i = 0; i < stage->host.n; ++i) {
+    const st_guarded *host = &stage->host.buffers[i];
+    uint8_t *to = (uint8_t *)stage->device.memory[i] + LAB_GUARD_BYTES;
+    if (stage->host.tensors[i].role == STK_INOUT) ST_TRY(st_cuda_upload(b->cuda, to, host->data, host->n_bytes, err));
+    if (stage->host.tensors[i].role == STK_OUT && timed && host->n_bytes)
+      ST_TRY(st_cuda_fill(b->cuda, to, LAB_POISON, host->n_bytes, err));
+  }
+  return STRATA_OK;
+}
+
+static strata_status put_back(const lab_cuda_bench *b, int32_t stage, strata_error *err) {
   for (int32_t set = 0; set < b->n_sets; ++set)
-    for (int32_t s = 0; s < b->n_stages; ++s) {
-      const set_stage *stage = &b->sets[set].stages[s];
-      for (int32_t i = 0; i < stage->host.n; ++i)
-        if (stage->host.tensors[i].role == STK_INOUT)
-          ST_TRY(st_cuda_upload(b->cuda, (uint8_t *)stage->device.memory[i] + LAB_GUARD_BYTES,
-                                stage->host.buffers[i].data, stage->host.buffers[i].n_bytes, err));
-    }
+    for (int32_t s = 0; s < b->n_stages; ++s)
+      ST_TRY(put_back_stage(b, &b->sets[set].stages[s], stage < 0 || s == stage, err));
   return STRATA_OK;
 }
 
@@ -106,7 +115,7 @@ static strata_status record(lab_cuda_bench *b, int32_t stage, lab_arm arm, strat
 
 static strata_status run_batch(lab_cuda_bench *b, int32_t stage, lab_arm arm, double *seconds, strata_error *err) {
   ST_TRY(record(b, stage, arm, err));
-  ST_TRY(put_back(b, err));
+  ST_TRY(put_back(b, stage, err));
   ST_TRY(st_cuda_time_begin(b->cuda, err));
   ST_TRY(st_cuda_graph_run(b->cuda, b->graphs[stage < 0 ? LAB_STAGES_MAX : stage][arm], err));
   return st_cuda_time_end(b->cuda, seconds, err);
@@ -125,44 +134,33 @@ static strata_status time_batch(void *self, lab_arm arm, double *seconds, strata
 }
 
 static strata_status warm(void *self, lab_arm arm, strata_error *err) {
+  const timed *t = self;
   const double end = st_clock_seconds() + WARM_SECONDS;
   double ignored;
   do ST_TRY(time_batch(self, arm, &ignored, err));
   while (st_clock_seconds() < end);
-  return time_batch(self, arm, &ignored, err);
+  ST_TRY(time_batch(self, arm, &ignored, err));
+  return arm == LAB_CAND ? lab_expected_keep(&t->bench->expected, t->stage, LAB_BY_FAST_CAND, err) : STRATA_OK;
 }
 
-/* Downloads the last set of a batch's stages. */
-static strata_status fetch(lab_cuda_bench *b, int32_t stage, lab_case *to, strata_error *err) {
-  const bench_set *last = &b->sets[(LAB_BATCH - 1) % b->n_sets];
-  for (int32_t s = 0; s < b->n_stages; ++s) {
-    const set_stage *from = &last->stages[s];
-    if (stage >= 0 && s != stage) continue;
-    if (!to[s].op) ST_TRY(lab_case_init(&to[s], from->host.op, b->stages[s].args->bytes, from->host.fill, err));
-    ST_TRY(lab_cuda_case_download(b->cuda, &from->device, &to[s], err));
-  }
-  return STRATA_OK;
+/* Downloads a stage of a set. */
+static strata_status case_at(void *self, int32_t set, int32_t stage, const lab_case **out, strata_error *err) {
+  lab_cuda_bench *b = self;
+  const set_stage *from = &b->sets[set].stages[stage];
+  lab_case *to = &b->got[stage];
+  if (!to->op) ST_TRY(lab_case_init(to, from->host.op, b->stages[stage].args->bytes, from->host.fill, err));
+  *out = to;
+  return lab_cuda_case_download(b->cuda, &from->device, to, err);
 }
 
 static strata_status keep(void *self, strata_error *err) {
   const timed *t = self;
-  return fetch(t->bench, t->stage, t->bench->expected, err);
+  return lab_expected_keep(&t->bench->expected, t->stage, LAB_BY_BASE, err);
 }
 
 static strata_status same(void *self, lab_arm arm, bool *same, strata_error *err) {
   const timed *t = self;
-  lab_cuda_bench *b = t->bench;
-  *same = true;
-  ST_TRY(fetch(b, t->stage, b->got, err));
-  for (int32_t s = 0; s < b->n_stages; ++s) {
-    /* As on the CPU: a fast candidate's bound holds for one call. */
-    if ((t->stage >= 0 && s != t->stage) || (arm == LAB_CAND && b->stages[s].bound > 0)) continue;
-    for (int32_t i = 0; i < b->got[s].n; ++i)
-      if (b->got[s].tensors[i].role != STK_IN &&
-          lab_case_compare_tensor(&b->expected[s], &b->got[s], i, 0).word != LAB_EQUAL)
-        *same = false;
-  }
-  return STRATA_OK;
+  return lab_expected_check(&t->bench->expected, t->stage, arm, same, err);
 }
 
 /* ---- the bench ------------------------------------------------------------------ */
@@ -192,6 +190,8 @@ strata_status lab_cuda_bench_new(st_cuda *cuda, const lab_cuda_stage *stages, in
     ST_TRY_OUT(set_init(b, &b->sets[b->n_sets], seed + (uint64_t)b->n_sets, err));
     ST_TRY_OUT(dispatch(b, -1, LAB_BASE, b->n_sets++, err)); /* later stages get their inputs */
   }
+  b->expected = (lab_expected){.sets = {b, case_at}, .n_sets = b->n_sets, .n_stages = n_stages};
+  for (int32_t s = 0; s < n_stages; ++s) b->expected.fast[s] = stages[s].bound > 0;
   ST_TRY_OUT(st_cuda_wait(cuda, err));
 out:
   if (status != STRATA_OK) lab_cuda_bench_free(&b);
@@ -205,7 +205,6 @@ void lab_cuda_bench_free(lab_cuda_bench **bench) {
   for (int32_t row = 0; row <= LAB_STAGES_MAX; ++row)
     for (int arm = 0; arm < LAB_ARMS; ++arm) st_cuda_graph_close(b->cuda, &b->graphs[row][arm]);
   for (int32_t s = 0; s < LAB_STAGES_MAX; ++s) {
-    lab_case_release(&b->expected[s]);
     lab_case_release(&b->got[s]);
     for (int arm = 0; arm < LAB_ARMS; ++arm) st_cuda_module_close(b->cuda, &b->modules[s][arm]);
     for (int32_t set = 0; b->sets && set < LAB_SETS_MAX; ++set) {
