@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "device/cuda/st_cuda_kernels.h"
+#include "gdn_scan/gdn_scan.h"
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
 #include "lab/lab_cuda.h"
@@ -24,12 +25,19 @@
 #undef STK_CUDA
 
 /* What a launch does: runs the kernel, nothing, writes where it must not, does so and runs
- * the kernel. */
-typedef enum deed { HONEST, IDLE, BEFORE_AN_INPUT, BEHIND_A_TABLE } deed;
+ * the kernel. And one of gdn_scan_cuda_c4: it leaves the output alone, or makes it wrong in
+ * one set, always in the same way, or each time in another. */
+typedef enum deed {
+  HONEST, IDLE, BEFORE_AN_INPUT, BEHIND_A_TABLE, KEEPS_OUTPUT, SPOILS_A_SET, IS_OFF, VARIES
+} deed;
 
 fake_counts fake_open;
 static deed todo;
 static int n_launches;
+/* The output of the set that the fifth launch had: a set whose turn it is when the second
+ * round looks at what the candidate left. */
+static const float *spoiled;
+enum { SPOILED = 5, SCAN_FLOATS = 64 };
 
 const fake_kernel *fake_driver_find(const char *name) {
   static fake_kernel kernels[] = {
@@ -45,10 +53,23 @@ const fake_kernel *fake_driver_find(const char *name) {
   return NULL;
 }
 
-/* The deeds are for qsa_prep. */
+static const char *run_scan(const fake_kernel *kernel, const stk_gdn_scan_args *args, const stk_cuda_launch *launch) {
+  static float elsewhere[SCAN_FLOATS];
+  const bool culprit = strcmp(kernel->name, "gdn_scan_cuda_c4") == 0;
+  stk_gdn_scan_args a = *args;
+  if (n_launches == SPOILED) spoiled = a.o;
+  if (culprit && todo == KEEPS_OUTPUT) a.o = elsewhere;
+  const char *wrong = cuda_emulate(kernel->entry, &a, launch, CUDA_SHUFFLED);
+  if (culprit && (todo == IS_OFF || (todo == SPOILS_A_SET && a.o == spoiled))) a.o[0] += 1;
+  if (culprit && todo == VARIES) a.o[0] += (float)n_launches;
+  return wrong;
+}
+
+/* The other deeds are for qsa_prep. */
 const char *fake_driver_run(const fake_kernel *kernel, void *args, const stk_cuda_launch *launch) {
   const stk_qsa_prep_args *a = args;
   ++n_launches;
+  if (strncmp(kernel->name, "gdn_scan", 8) == 0) return run_scan(kernel, args, launch);
   if (todo == BEFORE_AN_INPUT) ((uint8_t *)(uintptr_t)a->k_raw)[-1] ^= 1;
   if (todo == BEHIND_A_TABLE)
     *(uint8_t *)(uintptr_t)(a->block_pages + stk_cache_pages((a->pos0 + a->n_tokens) / a->ratio)) ^= 1;
@@ -198,9 +219,54 @@ static void test_bench(void **state) {
   assert_nothing_open();
 }
 
+/* Rounds of gdn_scan beside a candidate that does this; whether a batch was seen to leave
+ * something else. */
+static bool is_seen(deed what, double bound) {
+  static const stk_gdn_scan_args shape = {.n_tokens = 2, .k_heads = 1, .v_heads = 1, .k_dim = 32, .v_dim = 32};
+  const stk_cuda_kernel *kernel = st_cuda_kernel_of("gdn_scan", 0), *other = kernel;
+  lab_args args;
+  lab_rule rule;
+  strata_error err;
+  lab_cuda_bench *bench;
+  for (int32_t i = 0; strcmp(other->entry, "gdn_scan_cuda_c4") != 0; ++i) other = st_cuda_kernel_of("gdn_scan", i);
+  memcpy(args.bytes, &shape, sizeof shape);
+  assert_int_equal(lab_rule_parse("{\"min_rounds\": 4, \"max_rounds\": 4}", "rule", &rule, &err), STRATA_OK);
+  const lab_cuda_kernel base = {cuda, kernel, kernel->source, (char *)(uintptr_t)"base"};
+  const lab_cuda_kernel cand = {cuda, other, other->source, (char *)(uintptr_t)"candidate"};
+  const lab_cuda_stage stage = {.op = st_kreg_op(ST_OP_gdn_scan), .args = &args, .bound = bound,
+                                .kernel = {[LAB_BASE] = base, [LAB_CAND] = cand, [LAB_NULL] = base}};
+  lab_samples *samples = calloc(1, lab_samples_bytes(&rule));
+  assert_non_null(samples);
+  n_launches = 0;
+  todo = what;
+  if (lab_cuda_bench_new(cuda, &stage, 1, 1, &bench, &err) != STRATA_OK) fail_msg("%s", err.message);
+  assert_true(lab_cuda_bench_sets(bench) > SPOILED);
+  if (lab_cuda_bench_measure(bench, 0, &rule, 30.0, samples, &err) != STRATA_OK) fail_msg("%s", err.message);
+  todo = HONEST;
+  const bool seen = samples->changed;
+  assert_int_equal(samples->n, seen ? 0 : 16);
+  lab_cuda_bench_free(&bench);
+  free(samples);
+  assert_nothing_open();
+  return seen;
+}
+
+/* Outputs are poisoned before a batch; not only the last set is looked at; a fast
+ * candidate owes its own bytes. */
+static void test_bench_notices(void **state) {
+  (void)state;
+  assert_false(is_seen(HONEST, 0));
+  assert_true(is_seen(KEEPS_OUTPUT, 0));
+  assert_true(is_seen(SPOILS_A_SET, 0));
+  assert_true(is_seen(IS_OFF, 0));
+  assert_false(is_seen(IS_OFF, STK_GDN_SCAN_FAST_BOUND));
+  assert_true(is_seen(VARIES, STK_GDN_SCAN_FAST_BOUND));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_info),       cmocka_unit_test(test_parity),
                                      cmocka_unit_test(test_notices),    cmocka_unit_test(test_no_such_op),
-                                     cmocka_unit_test(test_roof),       cmocka_unit_test(test_bench)};
+                                     cmocka_unit_test(test_roof),       cmocka_unit_test(test_bench),
+                                     cmocka_unit_test(test_bench_notices)};
   return cmocka_run_group_tests_name("the laboratory on a device", tests, open_device, close_device);
 }
