@@ -231,7 +231,7 @@ part_layers() {
 
 part_programs() {
   title "tests"
-  side_by_side 300 parity lab unit cuda
+  side_by_side 300 parity cuda lab unit
   programs golden 120
   programs engine 300
 }
