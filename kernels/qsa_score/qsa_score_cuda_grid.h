@@ -7,7 +7,7 @@
 
 enum {
   QSA_SCORE_ROWS = 8,       /* tokens of a thread */
-  QSA_SCORE_TILE = 64,      /* block keys that are in shared memory at a time, 32 a warp */
+  QSA_SCORE_TILE = 64,      /* block keys that are in shared memory at a time */
   QSA_SCORE_PAD = 16,       /* floats behind each of them */
   QSA_SCORE_WALK_MAX = 4,   /* tiles that meet the same queries one after the other */
   QSA_SCORE_BLOCKS = 1600,  /* of threads, that keep a large device busy to the end */
@@ -19,14 +19,14 @@ static inline int32_t qsa_score_tokens(const stk_qsa_score_args *a) {
   return a->n_tokens - stk_qsa_first_sparse(a->pos0, a->n_tokens, a->budget, a->ratio);
 }
 
-/* Tokens of a thread, and warps of a block along the tokens; two along the blocks. */
+/* Tokens of a thread, and of a block of threads, which has two warps for each eight. */
 static inline int32_t qsa_score_rows(const stk_qsa_score_args *a) {
   return qsa_score_tokens(a) > 1 ? QSA_SCORE_ROWS : 1;
 }
-static inline int32_t qsa_score_token_warps(int32_t rows) { return rows > 1 ? 2 : 1; }
+static inline int32_t qsa_score_tile_tokens(int32_t rows) { return rows > 1 ? 2 * rows : 1; }
 
 static inline int32_t qsa_score_token_tiles(const stk_qsa_score_args *a) {
-  const int32_t rows = qsa_score_rows(a), tokens = rows * qsa_score_token_warps(rows);
+  const int32_t tokens = qsa_score_tile_tokens(qsa_score_rows(a));
   return (qsa_score_tokens(a) + tokens - 1) / tokens;
 }
 static inline int32_t qsa_score_key_tiles(const stk_qsa_score_args *a) {

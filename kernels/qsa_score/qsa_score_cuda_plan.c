@@ -1,4 +1,4 @@
-/* qsa_score: how its GPU kernel is launched. */
+/* qsa_score: how its GPU kernels are launched. */
 #include <stdio.h>
 
 #include "qsa_score/qsa_score_cuda_grid.h"
@@ -7,14 +7,14 @@ enum { GRID_Y_MAX = 65535, SHARED_BYTES_MAX = 227 << 10 };
 
 static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_qsa_score_args *a = args;
-  const int32_t rows = qsa_score_rows(a), warps = qsa_score_token_warps(rows), walk = qsa_score_walk(a);
+  const int32_t rows = qsa_score_rows(a), tokens = qsa_score_tile_tokens(rows), walk = qsa_score_walk(a);
   const int32_t token_tiles = qsa_score_token_tiles(a), key_tiles = qsa_score_key_tiles(a);
-  const int64_t floats = (int64_t)rows * warps * a->idx_heads * a->idx_dim +
+  const int64_t floats = (int64_t)tokens * a->idx_heads * a->idx_dim +
                          (int64_t)QSA_SCORE_TILE * (a->idx_dim + QSA_SCORE_PAD);
   if (a->idx_dim > QSA_SCORE_DIM_MAX) return "qsa_score: idx_dim: at most 512 expected on a GPU";
   if (4 * floats > SHARED_BYTES_MAX) return "qsa_score: idx_heads * idx_dim: fewer expected on a GPU";
   if (token_tiles > GRID_Y_MAX) return "qsa_score: n_tokens: at most 1048560 expected on a GPU";
-  *launch = (stk_cuda_launch){.block = 64 * (uint32_t)warps, .shared_bytes = (uint32_t)(4 * floats)};
+  *launch = (stk_cuda_launch){.block = 64 * (uint32_t)(tokens / rows), .shared_bytes = (uint32_t)(4 * floats)};
   launch->grid[0] = key_tiles ? (uint32_t)((key_tiles + walk - 1) / walk) : 1;
   launch->grid[1] = token_tiles ? (uint32_t)token_tiles : 1;
   launch->grid[2] = 1;
@@ -23,4 +23,9 @@ static const char *plan(const void *args, stk_cuda_launch *launch) {
   return NULL;
 }
 
+static const char *plan_w16(const void *args, stk_cuda_launch *launch) {
+  return qsa_score_rows(args) > 1 ? plan(args, launch) : "qsa_score: n_tokens: two with scores expected by cuda_w16";
+}
+
+STK_CUDA_KERNEL(qsa_score, cuda_w16, qsa_score_cuda_w16, STK_QSA_SCORE_CONTRACT, stk_qsa_score_args, STK_EXACT, plan_w16);
 STK_CUDA_KERNEL(qsa_score, cuda, qsa_score_cuda, STK_QSA_SCORE_CONTRACT, stk_qsa_score_args, STK_EXACT, plan);
