@@ -34,7 +34,8 @@ KC_INLINE void score_tile(const stk_qsa_attn_args *a, const split *s, int tile, 
 }
 
 /* Dimensions d .. d + WIDE - 1 of n values from number `cell` on; n is a constant. */
-KC_INLINE void load_values(const stk_qsa_attn_args *a, const split *s, int cell, int d, int n, float v[ROWS][WIDE_MAX]) {
+KC_INLINE void load_values(const stk_qsa_attn_args *a, const split *s, int cell, int d, int n,
+                           float v[ROWS][WIDE_MAX]) {
   const int64_t rows = (int64_t)a->kv_heads * STK_CACHE_PAGE;
   const int64_t data = rows * qsa_cuda_data_bytes(DIM, KIND), scales = rows * qsa_cuda_scale_bytes(DIM, KIND);
   KC_UNROLL for (int c = 0; c < n; ++c) {
