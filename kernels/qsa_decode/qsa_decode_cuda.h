@@ -31,4 +31,26 @@ static inline int qsa_decode_shared_bytes(int heads) {
          (heads * (STK_ATTN_SPLIT + 3 * QSA_DECODE_WARPS) + (heads + heads % 2) * STK_ATTN_SPLIT) * (int)sizeof(float);
 }
 
+/* The kernel with clusters: a split's eight blocks have a tile each, and an eighth of
+ * the dimensions. Heads of a cluster: in pairs, so perhaps one more than there are. */
+static inline int qsa_cluster_heads(const stk_qsa_decode_args *a) {
+  const int per_kv = a->q_heads / a->kv_heads, most = a->head_dim <= 256 ? 12 : 6;
+  const int groups = (per_kv + most - 1) / most, heads = (per_kv + groups - 1) / groups;
+  return heads + heads % 2;
+}
+
+static inline int qsa_cluster_slice_bytes(int dim, int kind) {
+  return qsa_cuda_data_bytes(dim, kind) / QSA_DECODE_WARPS;
+}
+
+/* What a split needs, its values' slices and their scales. */
+static inline int qsa_cluster_shared_bytes(int heads, int dim, int kind) {
+  return qsa_decode_shared_bytes(heads) +
+         STK_ATTN_SPLIT * (qsa_cluster_slice_bytes(dim, kind) + (int)sizeof(float));
+}
+
+/* Outside the list of kernels, since clusters came with compute capability 9.0; args
+ * and results are those of qsa_decode. */
+extern const stk_cuda_kernel stk_cuda_qsa_decode_cuda_cluster;
+
 #endif

@@ -14,7 +14,7 @@
 
 #include "common/k_cuda.h"
 
-enum { THREADS_MAX = 1024, STACK_BYTES = 128 << 10, COPIES_MAX = 4096, LANES = 32, POISON = 0xc3 };
+enum { THREADS_MAX = 2048, STACK_BYTES = 128 << 10, COPIES_MAX = 4096, LANES = 32, POISON = 0xc3 };
 #define SHARED_GUARD 128u
 #define SHARED_GUARD_ALIGN 16u
 
@@ -32,7 +32,7 @@ typedef struct thread {
   bool begun;
   wait waits;
   kc_emulator_state at;
-  int arrived; /* at the cluster's barrier */
+  int arrived, passed; /* the cluster's barrier, how often */
   float value;
   int operand; /* lane, mask or condition; of a ballot then its result */
   int n_copies, group;
@@ -46,6 +46,8 @@ static struct {
   int running;
   cuda_entry *entry;
   const void *args;
+  size_t shared_bytes; /* of a block, with its guard */
+  int cluster;
   char error[200];
 } emu;
 
@@ -76,8 +78,16 @@ static void resume(thread *t) {
 
 void kc_sync(void) { give_way(WAIT_BLOCK); }
 void kc_sync_warp(void) { give_way(WAIT_WARP); }
-void kc_cluster_arrive(void) { emu.threads[emu.running].arrived = 1; }
+void kc_cluster_arrive(void) {
+  thread *t = &emu.threads[emu.running];
+  if (t->arrived++ != t->passed) fault("arrives twice at the cluster's barrier");
+}
 void kc_cluster_wait(void) { give_way(WAIT_CLUSTER); }
+void kc_cluster_store(float *p, int rank, float f) {
+  const int own = kc_emulator.block[0] % emu.cluster;
+  if (!emu.threads[emu.running].passed) fault("a store to a block that may not have begun");
+  else memcpy((char *)p + ((ptrdiff_t)rank - own) * (ptrdiff_t)emu.shared_bytes, &f, sizeof f);
+}
 
 static float exchange(wait waits, float value, int operand) {
   thread *t = &emu.threads[emu.running];
@@ -131,7 +141,7 @@ static void start(int index, kc_emulator_state at) {
   t->waits = READY;
   t->begun = false;
   t->at = at;
-  t->n_copies = t->group = t->arrived = 0;
+  t->n_copies = t->group = t->arrived = t->passed = 0;
   getcontext(&t->context);
   t->context.uc_stack.ss_sp = emu.stacks + (size_t)index * STACK_BYTES;
   t->context.uc_stack.ss_size = STACK_BYTES;
@@ -174,14 +184,16 @@ static int release_block(thread *threads, int n) {
 }
 
 static int release_cluster(int n) {
-  int released = 0;
-  for (int i = 0; i < n; ++i)
-    if (!emu.threads[i].arrived) return 0;
-  for (int i = 0; i < n; ++i)
-    if (emu.threads[i].waits == WAIT_CLUSTER) {
-      emu.threads[i].waits = READY;
-      released = 1;
-    }
+  int released = 0, least = emu.threads[0].arrived;
+  for (int i = 1; i < n; ++i)
+    if (emu.threads[i].arrived < least) least = emu.threads[i].arrived;
+  for (int i = 0; i < n; ++i) {
+    thread *t = &emu.threads[i];
+    if (t->waits != WAIT_CLUSTER || t->arrived == t->passed || t->arrived > least) continue;
+    t->passed = t->arrived;
+    t->waits = READY;
+    released = 1;
+  }
   return released;
 }
 
@@ -214,6 +226,8 @@ static void run_cluster(int n, int n_block, cuda_order order) {
 static void run_blocks(const stk_cuda_launch *launch, unsigned char *shared, int x, int y, int z, cuda_order order) {
   const int n_block = (int)launch->block, cluster = launch->cluster ? (int)launch->cluster : 1;
   const size_t bytes = launch->shared_bytes, whole = bytes + SHARED_GUARD;
+  emu.shared_bytes = whole;
+  emu.cluster = cluster;
   memset(shared, POISON, whole * (size_t)cluster);
   for (int b = 0; b < cluster; ++b)
     for (int i = 0; i < n_block; ++i)

@@ -10,6 +10,7 @@
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
 #include "lab/lab_topk.h"
+#include "qsa_decode/qsa_decode_cuda.h"
 #include "qsa_score/qsa_score.h"
 #include "tests/cuda/cuda_emulator.h"
 #include "tests/cuda/decode_case.h"
@@ -201,13 +202,32 @@ static void test_decode(void **state) {
     }
 }
 
+cuda_entry qsa_decode_cuda_cluster;
+
+/* Shapes beside the op's: two halves of an odd number of heads, two dimensions a lane. */
+static const stk_qsa_decode_args cluster_shapes[] = {
+    STK_QSA_CASE(1, 293, 5, 1, 256, 512, 4, STK_KV_F32, STK_ATTN_F32),
+    STK_QSA_CASE(1, 70, 7, 1, 512, 68, 4, STK_KV_Q8, STK_ATTN_F32),
+};
+
+static void test_cluster(void **state) {
+  const emulated cluster = {&stk_cuda_qsa_decode_cuda_cluster, qsa_decode_cuda_cluster};
+  const stk_op *op = st_kreg_op(ST_OP_qsa_decode);
+  (void)state;
+  for (int32_t c = 0; c < op->n_cases; ++c)
+    run_case(&cluster, op, c, (const char *)op->cases + (size_t)c * op->args_bytes, CUDA_SHUFFLED);
+  for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order)
+    for (int32_t c = 0; c < 2; ++c) run_case(&cluster, op, -1 - c, &cluster_shapes[c], (cuda_order)order);
+}
+
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 4];
+  struct CMUnitTest tests[N_KERNELS + 5];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
   tests[N_KERNELS + 1] = (struct CMUnitTest)cmocka_unit_test(test_decode);
   tests[N_KERNELS + 2] = (struct CMUnitTest)cmocka_unit_test(test_division);
   tests[N_KERNELS + 3] = (struct CMUnitTest)cmocka_unit_test(test_selection);
+  tests[N_KERNELS + 4] = (struct CMUnitTest)cmocka_unit_test(test_cluster);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
