@@ -37,13 +37,15 @@ typedef struct stk_cache {
   int32_t n_planes, dim;
 } stk_cache;
 
-/* Bytes of one plane's row: its values, and its scales. */
-static inline size_t stk_cache_data_bytes(const stk_cache *c) {
-  return (size_t)c->dim * (c->kind == STK_KV_F32 ? 4 : c->kind == STK_KV_F16 ? 2 : 1);
+/* Bytes of one plane's row of dim values: the values, and their scales. */
+static inline int stk_row_data_bytes(int dim, int kind) {
+  return dim * (kind == STK_KV_F32 ? 4 : kind == STK_KV_F16 ? 2 : 1);
 }
-static inline size_t stk_cache_scale_bytes(const stk_cache *c) {
-  return c->kind == STK_KV_Q8 ? ((size_t)c->dim + STK_Q8_GROUP - 1) / STK_Q8_GROUP * 2 : 0;
+static inline int stk_row_scale_bytes(int dim, int kind) {
+  return kind == STK_KV_Q8 ? (dim + STK_Q8_GROUP - 1) / STK_Q8_GROUP * 2 : 0;
 }
+static inline size_t stk_cache_data_bytes(const stk_cache *c) { return (size_t)stk_row_data_bytes(c->dim, c->kind); }
+static inline size_t stk_cache_scale_bytes(const stk_cache *c) { return (size_t)stk_row_scale_bytes(c->dim, c->kind); }
 /* Bytes of a row over all planes, and of a page. */
 static inline size_t stk_cache_row_bytes(const stk_cache *c) {
   return (size_t)c->n_planes * (stk_cache_data_bytes(c) + stk_cache_scale_bytes(c));

@@ -62,6 +62,12 @@ static inline int stk_qsa_attn_is_dense(const stk_qsa_attn_args *a, int64_t t) {
   return a->pos0 + t + 1 <= (int64_t)a->budget + a->ratio - 1;
 }
 
+/* How many of the window's tokens do so: the first ones. */
+static inline int64_t stk_qsa_attn_n_dense(const stk_qsa_attn_args *a) {
+  const int64_t n = (int64_t)a->budget + a->ratio - 1 - a->pos0;
+  return n < 0 ? 0 : n < a->n_tokens ? n : a->n_tokens;
+}
+
 extern const stk_op stk_qsa_attn_op;
 
 /* What the ops of this family (qsa_attn, qsa_flash, qsa_decode, qsa_merge) share;

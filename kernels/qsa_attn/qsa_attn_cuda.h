@@ -40,22 +40,14 @@ static inline int qsa_cuda_groups(int per_kv, int heads) {
   return (per_kv + QSA_CUDA_TOKEN_WARPS * heads - 1) / (QSA_CUDA_TOKEN_WARPS * heads);
 }
 
-static inline int qsa_cuda_data_bytes(int dim, int kind) {
-  return dim * (kind == STK_KV_F32 ? 4 : kind == STK_KV_F16 ? 2 : 1);
-}
-
-static inline int qsa_cuda_scale_bytes(int dim, int kind) {
-  return kind == STK_KV_Q8 ? (dim + STK_Q8_GROUP - 1) / STK_Q8_GROUP * 2 : 0;
-}
-
 /* Words of 4 bytes that hold a row's scales, wherever in the first they begin. */
 static inline int qsa_cuda_scale_words(int dim, int kind) {
-  return (qsa_cuda_scale_bytes(dim, kind) + 2) / 4;
+  return (stk_row_scale_bytes(dim, kind) + 2) / 4;
 }
 
 /* A row in shared memory: its data, its scales' words, to whole units of 16 bytes. */
 static inline int qsa_cuda_row_bytes(int dim, int kind) {
-  return (qsa_cuda_data_bytes(dim, kind) + 4 * qsa_cuda_scale_words(dim, kind) + 15) / 16 * 16;
+  return (stk_row_data_bytes(dim, kind) + 4 * qsa_cuda_scale_words(dim, kind) + 15) / 16 * 16;
 }
 
 /* Floats of a warp: the scores of its heads for a tile, their weights, and the sums of
@@ -68,13 +60,6 @@ static inline int qsa_cuda_shared_bytes(int heads, int dim, int kind) {
   return QSA_CUDA_TOKENS * QSA_CUDA_STAGES * QSA_CUDA_PIECE * qsa_cuda_row_bytes(dim, kind) +
          QSA_CUDA_TOKENS * 2 * STK_ATTN_TILE * (int)sizeof(qsa_cuda_place) +
          QSA_CUDA_WARPS * ((int)sizeof(qsa_cuda_task) + qsa_cuda_warp_floats(heads, dim) * (int)sizeof(float));
-}
-
-/* Tokens at the window's beginning that attend to all cells, in a kernel that derives
- * their lists. */
-static inline int64_t qsa_cuda_dense(const stk_qsa_attn_args *a) {
-  const int64_t n = (int64_t)a->budget + a->ratio - 1 - a->pos0;
-  return n < 0 ? 0 : n < a->n_tokens ? n : a->n_tokens;
 }
 
 static inline int64_t qsa_cuda_token_blocks(int64_t n_tokens) {

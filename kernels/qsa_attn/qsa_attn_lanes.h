@@ -45,7 +45,7 @@ KC_INLINE void load_numbers(const unsigned char *row, const unsigned char *scale
 
 /* dim and kind are constants. */
 KC_INLINE qsa_cuda_place place_of(const stk_qsa_attn_args *a, int kv, int cell, int dim, int kind) {
-  const int64_t data_bytes = qsa_cuda_data_bytes(dim, kind), scale_bytes = qsa_cuda_scale_bytes(dim, kind);
+  const int64_t data_bytes = stk_row_data_bytes(dim, kind), scale_bytes = stk_row_scale_bytes(dim, kind);
   const int64_t row = (int64_t)kv * STK_CACHE_PAGE + cell % STK_CACHE_PAGE;
   const uint8_t *page = a->kv_pages[cell / STK_CACHE_PAGE];
   qsa_cuda_place p = {NULL, NULL};

@@ -99,7 +99,7 @@ KC_INLINE int cells_of_piece(int n_cells, int tile, int part) {
  * and no condition is left. n_ranks is a constant. */
 KC_INLINE void copy_rows(const stk_qsa_attn_args *a, unsigned char *to, const qsa_cuda_place *place, int64_t distance,
                          int rank, int n_ranks) {
-  const int row_bytes = qsa_cuda_row_bytes(DIM, KIND), chunks = qsa_cuda_data_bytes(DIM, KIND) / 16;
+  const int row_bytes = qsa_cuda_row_bytes(DIM, KIND), chunks = stk_row_data_bytes(DIM, KIND) / 16;
   const int row = rank / chunks, chunk = rank % chunks * 16;
   (void)a;
   to += row * row_bytes + chunk;
@@ -112,12 +112,12 @@ KC_INLINE void copy_rows(const stk_qsa_attn_args *a, unsigned char *to, const qs
 
 /* Piece `part` of a tile, into the memory of stage `stage`. */
 KC_INLINE void copy_piece(const stk_qsa_attn_args *a, const feed *f, int tile, int part, int stage) {
-  const int row_bytes = qsa_cuda_row_bytes(DIM, KIND), data_bytes = qsa_cuda_data_bytes(DIM, KIND);
+  const int row_bytes = qsa_cuda_row_bytes(DIM, KIND), data_bytes = stk_row_data_bytes(DIM, KIND);
   const int chunks = data_bytes / 16, words = qsa_cuda_scale_words(DIM, KIND);
   const int is_even = TOKEN_THREADS % chunks == 0 || chunks % BLOCK_THREADS == 0;
   const int n = cells_of_piece(f->n_cells, tile, part);
   const int64_t rows = part < HALF_PIECES ? 0 : (int64_t)a->kv_heads * STK_CACHE_PAGE;
-  const int64_t scale_bytes = qsa_cuda_scale_bytes(DIM, KIND);
+  const int64_t scale_bytes = stk_row_scale_bytes(DIM, KIND);
   const qsa_cuda_place *place = f->place + tile % 2 * TILE + part % HALF_PIECES * PIECE;
   unsigned char *to = f->slots + stage * PIECE * row_bytes;
   if (is_even && n == PIECE) {
@@ -139,9 +139,9 @@ KC_INLINE void copy_piece(const stk_qsa_attn_args *a, const feed *f, int tile, i
  * of a word. */
 KC_INLINE const unsigned char *scales_of(const stk_qsa_attn_args *a, const unsigned char *row,
                                          const qsa_cuda_place *place) {
-  const unsigned char *words = row + qsa_cuda_data_bytes(DIM, KIND);
+  const unsigned char *words = row + stk_row_data_bytes(DIM, KIND);
   (void)a;
-  if (qsa_cuda_scale_bytes(DIM, KIND) % 4 == 0) return words;
+  if (stk_row_scale_bytes(DIM, KIND) % 4 == 0) return words;
   return words + ((uintptr_t)place->scales & 2);
 }
 
@@ -308,7 +308,7 @@ KC_INLINE int64_t count_of(const stk_qsa_attn_args *a, int64_t t, int dense) {
 /* The tokens of a block: sparse ones come first, then dense ones from the last, so that
  * no long work begins late. */
 KC_INLINE void set_token(const stk_qsa_attn_args *a, feed *f, qsa_cuda_task *task, int *n_cells, int *n_pieces) {
-  const int64_t n_dense = QSA_LISTED ? 0 : qsa_cuda_dense(a), n_sparse = a->n_tokens - n_dense;
+  const int64_t n_dense = QSA_LISTED ? 0 : stk_qsa_attn_n_dense(a), n_sparse = a->n_tokens - n_dense;
   const int64_t sparse_blocks = qsa_cuda_token_blocks(n_sparse);
   const int dense = kc_block >= sparse_blocks, token = kc_warp / QSA_CUDA_TOKEN_WARPS;
   const int64_t block = dense ? qsa_cuda_token_blocks(n_dense) - 1 - (kc_block - sparse_blocks) : kc_block;

@@ -37,7 +37,7 @@ KC_INLINE void score_tile(const stk_qsa_attn_args *a, const split *s, int tile, 
 KC_INLINE void load_values(const stk_qsa_attn_args *a, const split *s, int cell, int d, int n,
                            float v[ROWS][WIDE_MAX]) {
   const int64_t rows = (int64_t)a->kv_heads * STK_CACHE_PAGE;
-  const int64_t data = rows * qsa_cuda_data_bytes(DIM, KIND), scales = rows * qsa_cuda_scale_bytes(DIM, KIND);
+  const int64_t data = rows * stk_row_data_bytes(DIM, KIND), scales = rows * stk_row_scale_bytes(DIM, KIND);
   KC_UNROLL for (int c = 0; c < n; ++c) {
     const qsa_cuda_place p = s->place[cell + c];
     load_numbers(p.data + data, KIND == STK_KV_Q8 ? p.scales + scales : NULL, KIND, d, WIDE, v[c]);

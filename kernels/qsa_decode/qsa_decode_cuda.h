@@ -40,7 +40,7 @@ static inline int qsa_cluster_heads(const stk_qsa_decode_args *a) {
 }
 
 static inline int qsa_cluster_slice_bytes(int dim, int kind) {
-  return qsa_cuda_data_bytes(dim, kind) / QSA_DECODE_WARPS;
+  return stk_row_data_bytes(dim, kind) / QSA_DECODE_WARPS;
 }
 
 /* What a split needs, its values' slices and their scales. */

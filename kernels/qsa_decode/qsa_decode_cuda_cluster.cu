@@ -25,8 +25,8 @@ typedef struct slice {
 KC_INLINE void copy_slice(const stk_qsa_attn_args *a, const split *s, const slice *v) {
   const int bytes = qsa_cluster_slice_bytes(DIM, KIND), chunks = bytes / 16, at = kc_thread;
   const int64_t rows = (int64_t)a->kv_heads * STK_CACHE_PAGE;
-  const int64_t data = rows * qsa_cuda_data_bytes(DIM, KIND) + v->rank * bytes;
-  const int64_t scale = rows * qsa_cuda_scale_bytes(DIM, KIND) + v->rank * (DIM / BLOCKS) / STK_Q8_GROUP * 2;
+  const int64_t data = rows * stk_row_data_bytes(DIM, KIND) + v->rank * bytes;
+  const int64_t scale = rows * stk_row_scale_bytes(DIM, KIND) + v->rank * (DIM / BLOCKS) / STK_Q8_GROUP * 2;
   for (int i = at; i < s->n_cells * chunks; i += THREADS)
     kc_copy16(v->rows + 16 * i, s->place[i / chunks].data + data + i % chunks * 16);
   kc_copy_commit();

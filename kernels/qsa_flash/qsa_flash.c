@@ -65,10 +65,10 @@ static void set_tokens(unit *u, int64_t block, int64_t n_dense, int64_t dense_bl
 static void run(const void *args, int32_t part, int32_t n_parts) {
   const stk_qsa_flash_args *a = args;
   const int64_t per_kv = a->q_heads / a->kv_heads, groups = (per_kv + K_ATTN_HEADS - 1) / K_ATTN_HEADS;
-  int64_t n_dense = (int64_t)a->budget + a->ratio - 1 - a->pos0, begin, end;
-  n_dense = n_dense < 0 ? 0 : n_dense > a->n_tokens ? a->n_tokens : n_dense;
+  const int64_t n_dense = stk_qsa_attn_n_dense(a);
   const int64_t dense_blocks = (n_dense + K_ATTN_TOKENS - 1) / K_ATTN_TOKENS;
   const int64_t blocks = dense_blocks + a->n_tokens - n_dense;
+  int64_t begin, end;
   k_stage stage;
   sums s;
   stk_slice(blocks * a->kv_heads * groups, 1, part, n_parts, &begin, &end);

@@ -4,7 +4,7 @@
 
 static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_qsa_flash_args *a = args;
-  const int64_t n_dense = qsa_cuda_dense(a);
+  const int64_t n_dense = stk_qsa_attn_n_dense(a);
   return qsa_cuda_plan(a, qsa_cuda_token_blocks(n_dense) + qsa_cuda_token_blocks(a->n_tokens - n_dense), launch);
 }
 
