@@ -6,7 +6,7 @@
 
 #include "os/st_library.h"
 
-enum { ST_KMODULE_BYTES_MAX = 1 << 28 };
+enum { ST_KMODULE_BYTES_MAX = 1 << 28 }; /* a larger shared object is refused */
 
 typedef struct st_kcheck_expected {
   const char *source; /* for messages */
@@ -22,7 +22,8 @@ strata_status st_kcheck_load(const char *path, const st_kcheck_expected *expecte
                              st_library **library, const stk_kernel **kernel, strata_error *err);
 
 /* The same with a copy of the file, which is gone from the disk when this returns: the
- * loader takes two files for two modules, and their code lies in different memory. */
+ * loader takes two files for two modules, and their code lies in different memory. The
+ * copy is made beside the file. LIMIT for one too large, IO, NOMEM; else as above. */
 strata_status st_kcheck_load_copy(const char *path, const st_kcheck_expected *expected,
                                   st_library **library, const stk_kernel **kernel, strata_error *err);
 
