@@ -34,14 +34,14 @@ enum { STK_CACHE_PAGE = 256, STK_Q8_GROUP = 64, STK_Q8_NAN = 0x7e00 };
 typedef struct stk_cache {
   uint8_t *const *pages; /* [ceil(rows / 256)] */
   int32_t kind;          /* stk_kv */
-  int32_t n_planes, dim;
+  int64_t n_planes, dim;
 } stk_cache;
 
 /* Bytes of one plane's row of dim values: the values, and their scales. */
-static inline int stk_row_data_bytes(int dim, int kind) {
+static inline int64_t stk_row_data_bytes(int64_t dim, int kind) {
   return dim * (kind == STK_KV_F32 ? 4 : kind == STK_KV_F16 ? 2 : 1);
 }
-static inline int stk_row_scale_bytes(int dim, int kind) {
+static inline int64_t stk_row_scale_bytes(int64_t dim, int kind) {
   return kind == STK_KV_Q8 ? (dim + STK_Q8_GROUP - 1) / STK_Q8_GROUP * 2 : 0;
 }
 static inline size_t stk_cache_data_bytes(const stk_cache *c) { return (size_t)stk_row_data_bytes(c->dim, c->kind); }

@@ -52,7 +52,7 @@ typedef struct stk_qsa_attn_args {
 } stk_qsa_attn_args;
 
 static inline stk_cache stk_qsa_attn_kv(const stk_qsa_attn_args *a) {
-  const stk_cache cache = {a->kv_pages, a->kv_kind, 2 * a->kv_heads, a->head_dim};
+  const stk_cache cache = {a->kv_pages, a->kv_kind, 2 * (int64_t)a->kv_heads, a->head_dim};
   return cache;
 }
 

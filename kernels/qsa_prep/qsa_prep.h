@@ -72,7 +72,7 @@ static inline int32_t stk_qsa_prep_n_blocks(const stk_qsa_prep_args *a) {
 }
 
 static inline stk_cache stk_qsa_prep_kv(const stk_qsa_prep_args *a) {
-  const stk_cache c = {a->kv_pages, a->kv_kind, 2 * a->kv_heads, a->head_dim};
+  const stk_cache c = {a->kv_pages, a->kv_kind, 2 * (int64_t)a->kv_heads, a->head_dim};
   return c; /* no compound literal: CUDA C reads this too */
 }
 static inline stk_cache stk_qsa_prep_blocks(const stk_qsa_prep_args *a) {

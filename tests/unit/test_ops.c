@@ -158,12 +158,43 @@ static void test_switch(void **state) {
   assert_int_equal(args.outputs, STK_POST_F16);
 }
 
+/* A trace may have any numbers in its args: whatever check accepts, counting tensors is
+ * defined (run with UBSan). One and two words of each test shape become extreme. */
+static const int32_t extremes[] = {INT32_MAX, INT32_MIN, -1, 0, 0x7fffffe0, 0x40000000, 65536};
+enum { EXTREMES = sizeof extremes / sizeof *extremes };
+
+static int32_t count_with(const stk_op *op, args_copy args, size_t first, int32_t a, size_t second, int32_t b) {
+  stk_tensor tensors[STK_TENSORS_MAX];
+  memcpy(args.bytes + first, &extremes[a], sizeof *extremes);
+  memcpy(args.bytes + second, &extremes[b], sizeof *extremes);
+  if (op->check(args.bytes)) return 0;
+  const int32_t n = op->tensors(args.bytes, tensors);
+  assert_in_range(n, 1, STK_TENSORS_MAX);
+  return 1;
+}
+
+static void test_counts_of_any_args(void **state) {
+  (void)state;
+  for (int o = 0; o < ST_OPS; ++o) {
+    const stk_op *op = st_kreg_op((st_op)o);
+    int32_t n_accepted = 0;
+    args_copy args = {{0}};
+    memcpy(args.bytes, op->cases, op->args_bytes);
+    for (size_t first = 0; first < op->args_bytes; first += sizeof *extremes)
+      for (size_t second = first; second < op->args_bytes; second += sizeof *extremes)
+        for (int32_t a = 0; a < EXTREMES; ++a)
+          for (int32_t b = 0; b < EXTREMES; ++b) n_accepted += count_with(op, args, first, a, second, b);
+    assert_true(n_accepted > 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_params),
       cmocka_unit_test(test_tokens_change_sizes),
       cmocka_unit_test(test_work_is_plausible),
       cmocka_unit_test(test_switch),
+      cmocka_unit_test(test_counts_of_any_args),
   };
   return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }
