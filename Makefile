@@ -65,10 +65,10 @@ PAIRS := $(if $(KERNEL_SRC),$(shell awk 'FNR==1 && /isa:/ {sub(/.*isa:/,""); sub
 PAIRS := $(foreach p,$(PAIRS),$(if $(filter $(lastword $(subst @, ,$p)),$(LEVELS)),$p))
 
 LIB_OBJ    := $(LIB_SRC:%.c=$(BUILD)/%.o)
-# KERNELS=dir takes kernels and ops as they lie in another build: those of a sanitized
-# build take minutes to compile, and they read no foreign bytes.
+# KERNELS=dir takes kernels as they lie in another build: those of a sanitized build take
+# minutes to compile, and they read no foreign bytes. Ops do: the args of a trace.
 KERNELS    ?= $(BUILD)
-OP_OBJ     := $(OP_SRC:%.c=$(KERNELS)/%.o) $(ORACLE_SRC:%.c=$(KERNELS)/%.o)
+OP_OBJ     := $(OP_SRC:%.c=$(BUILD)/%.o) $(ORACLE_SRC:%.c=$(KERNELS)/%.o)
 KERNEL_OBJ := $(foreach p,$(PAIRS),$(KERNELS)/$(basename $(firstword $(subst @, ,$p))).$(lastword $(subst @, ,$p)).o)
 ALL_OBJ    := $(LIB_OBJ) $(OP_OBJ) $(KERNEL_OBJ)
 CLI_OBJ    := $(CLI_SRC:%.c=$(BUILD)/%.o)

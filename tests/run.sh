@@ -183,7 +183,7 @@ build_as() {
 }
 
 # All but the kernels sanitized, which are the release build's: what reads foreign
-# bytes, in a quarter of the time. check-full sanitizes the kernels too.
+# bytes, in a quarter of the time. check-full sanitizes the kernels too, for the tests.
 build_host() {
   dir=$build/host
   title "build (sanitize, kernels as released)"
@@ -392,7 +392,7 @@ part_fuzz() {
   title "fuzzers, $fuzz_seconds seconds each"
   if ! command -v clang >/dev/null; then skip "fuzzers" "there is no clang"; return; fi
   part=build
-  one "build (clang)" 1200 make -j"$jobs" BUILD="$dir" MODE=fuzz CC=clang fuzzers || return
+  one "build (clang)" 1200 make -j"$jobs" BUILD="$dir" MODE=fuzz CC=clang KERNELS="$build" fuzzers || return
   local name found=$build/fuzz/found
   part=fuzz
   for name in $(fuzz_names); do
@@ -470,7 +470,7 @@ check_gpu() {
 case ${1:-} in
   check) check ;;
   check-full) check_full ;;
-  fuzz) part_fuzz ;;
+  fuzz) build_as release "$build/libstrata.a" && part_fuzz ;;
   check-gpu) check_gpu ;;
   *) echo "usage: tests/run.sh check|check-full|check-gpu|fuzz" >&2; exit 2 ;;
 esac
