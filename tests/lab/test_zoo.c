@@ -77,10 +77,16 @@ static const char *make_animal(const char *code) {
   return path;
 }
 
-enum { FEW_ROUNDS = 4, MANY_ROUNDS = 40 };
+/* How long a trial goes on: one that hangs is killed after `deadline` seconds; many
+ * rounds take some five on a slow machine. */
+typedef struct trial_length {
+  int rounds;
+  double deadline;
+} trial_length;
+static const trial_length short_trial = {4, 3}, long_trial = {40, 60};
 
 /* Asks for a verdict on a candidate at small sizes. */
-static lab_word word_of(const char *path, int rounds, char *reason, size_t n_bytes, lab_verdict *verdict) {
+static lab_word word_of(const char *path, trial_length length, char *reason, size_t n_bytes, lab_verdict *verdict) {
   static const int32_t f32[] = {0, 1}, tokens[] = {37};
   static char cache[160], directory[160], rule[160], rounds_rule[64];
   strata_error err = {0};
@@ -88,12 +94,13 @@ static lab_word word_of(const char *path, int rounds, char *reason, size_t n_byt
   snprintf(cache, sizeof cache, "%s/cache", folder);
   snprintf(directory, sizeof directory, "%s/report", folder);
   snprintf(rule, sizeof rule, "%s/rule.json", folder);
-  snprintf(rounds_rule, sizeof rounds_rule, "{\"min_rounds\": %d, \"max_rounds\": %d}", rounds, rounds);
+  snprintf(rounds_rule, sizeof rounds_rule, "{\"min_rounds\": %d, \"max_rounds\": %d}", length.rounds,
+           length.rounds);
   write_text(rule, rounds_rule);
   lab_request q = {.kind = LAB_AB, .ops = {&stk_gdn_post_op}, .base = {"scalar"}, .cand = {path}, .n_stages = 1,
                    .tokens = tokens, .n_tokens = 1, .f32 = f32, .n_f32 = 2,
                    .settings = {.items = {{"Hv", 2}}, .n = 1},
-                   .directory = directory, .rule = rule, .tools = {.cache_dir = cache, .seconds = 60}, .deadline = 3,
+                   .directory = directory, .rule = rule, .tools = {.cache_dir = cache, .seconds = 60}, .deadline = length.deadline,
                    .n_threads = 1, .cache_bytes = 1 << 20, .seed = 21};
   remove_tree(directory);
   if (lab_ab_run(&q, &r, &err) != STRATA_OK) {
@@ -210,10 +217,10 @@ static const struct animal late_ones[] = {
      LAB_PASS, "a timed batch"},
 };
 
-static bool is_judged_right(const struct animal *animal, int rounds) {
+static bool is_judged_right(const struct animal *animal, trial_length length) {
   char reason[600];
   lab_verdict verdict;
-  lab_word word = word_of(make_animal(animal->code), rounds, reason, sizeof reason, &verdict);
+  lab_word word = word_of(make_animal(animal->code), length, reason, sizeof reason, &verdict);
   bool right = word == animal->word && verdict == LAB_WRONG && (!animal->detail || strstr(reason, animal->detail));
   if (!right)
     print_message("%s: %s expected; %s, %s: %s\n", animal->name, lab_word_name(animal->word),
@@ -224,7 +231,7 @@ static bool is_judged_right(const struct animal *animal, int rounds) {
 static void test_zoo(void **state) {
   (void)state;
   int n_bad = 0;
-  for (size_t i = 0; i < sizeof zoo / sizeof *zoo; ++i) n_bad += !is_judged_right(&zoo[i], FEW_ROUNDS);
+  for (size_t i = 0; i < sizeof zoo / sizeof *zoo; ++i) n_bad += !is_judged_right(&zoo[i], short_trial);
   assert_int_equal(n_bad, 0);
 }
 
@@ -232,7 +239,7 @@ static void test_late_ones(void **state) {
   (void)state;
   int n_bad = 0;
   for (size_t i = 0; i < sizeof late_ones / sizeof *late_ones; ++i)
-    n_bad += !is_judged_right(&late_ones[i], MANY_ROUNDS);
+    n_bad += !is_judged_right(&late_ones[i], long_trial);
   assert_int_equal(n_bad, 0);
 }
 
@@ -240,7 +247,7 @@ static void test_the_good_one_passes(void **state) {
   (void)state;
   char reason[600];
   lab_verdict verdict;
-  assert_int_equal(word_of(make_animal("run(args, part, n_parts);"), FEW_ROUNDS, reason, sizeof reason, &verdict), LAB_PASS);
+  assert_int_equal(word_of(make_animal("run(args, part, n_parts);"), short_trial, reason, sizeof reason, &verdict), LAB_PASS);
   assert_int_not_equal(verdict, LAB_WRONG);
 }
 
@@ -249,7 +256,7 @@ static void test_the_good_one_passes(void **state) {
 static void expect_refused(const char *path, const char *words) {
   char reason[600], directory[160];
   lab_verdict verdict;
-  assert_int_equal(word_of(path, FEW_ROUNDS, reason, sizeof reason, &verdict), LAB_WORDS);
+  assert_int_equal(word_of(path, short_trial, reason, sizeof reason, &verdict), LAB_WORDS);
   if (!strstr(reason, words)) fail_msg("%s expected: %s", words, reason);
   snprintf(directory, sizeof directory, "%s/report", folder);
   assert_int_equal(st_path_probe(directory), ST_PATH_NONE);
