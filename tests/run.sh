@@ -231,7 +231,10 @@ part_layers() {
 
 part_programs() {
   title "tests"
+  # Three chips take three times as long: check-full has the others.
+  export NVRTC_CHIP=90
   side_by_side 300 parity cuda lab unit
+  unset NVRTC_CHIP
   programs golden 120
   programs engine 300
 }
@@ -254,12 +257,6 @@ part_install() {
   title "installing"
   part=install
   cases tests/install/test_install.sh 300 tests/install/test_install.sh "$build"
-}
-
-part_tutorial() {
-  title "the tutorial"
-  part=tutorial
-  cases tests/tutorial/test_tutorial.sh 300 tests/tutorial/test_tutorial.sh "$build"
 }
 
 part_replay() {
@@ -299,7 +296,6 @@ check() {
   part_programs
   part_cli
   part_install
-  part_tutorial
   build_host "$build/host/strata" unit replays || return
   part_replay
   part_smoke
@@ -313,6 +309,18 @@ part_instructions() {
   title "instructions (callgrind)"
   part=instructions
   cases instructions 300 tests/instructions/test_instructions.sh "$build"
+}
+
+part_chips() {
+  title "GPU kernels for every chip"
+  part=chips
+  cases cuda/test_nvrtc 600 "$build/tests/cuda/test_nvrtc"
+}
+
+part_tutorial() {
+  title "the tutorial"
+  part=tutorial
+  cases tests/tutorial/test_tutorial.sh 300 tests/tutorial/test_tutorial.sh "$build"
 }
 
 part_long() {
@@ -427,6 +435,8 @@ check_full() {
   check
   dir=$build
   part_instructions
+  part_chips
+  part_tutorial
   part_long
   # test_windows goes through all levels by itself; test_cache takes a quarter of an
   # hour at scalar.
