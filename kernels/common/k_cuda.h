@@ -112,7 +112,7 @@ KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __dsqrt_rn((double
 
 KC_INLINE float kc_reciprocal(float x) {
   float y;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); /* without ftz seven instructions */
   return y;
 }
 KC_INLINE uint16_t kc_half(float x) {

@@ -68,26 +68,58 @@ KC_INLINE float kf_div(float top, float divisor) {
 #undef KI
 #undef KM
 
+/* The shared functions where no power of two leaves the range of normal numbers, so
+ * that it can be one addition to the exponent and nothing has to be bounded: |x| < 60,
+ * for silu also |x| >= 2^-60, as a smaller x makes the numerator tiny. */
+KC_INLINE int kc_sigmoid_is_near(float x) { return kc_abs(x) < 60.0f; }
+/* As a range of the bits without the sign, where a NaN is a large number. */
+KC_INLINE int kc_silu_is_near(float x) {
+  const unsigned low = 0x21800000u, high = 0x42700000u; /* 2^-60, 60 */
+  return (unsigned)ks_bits(x) * 2u - 2u * low < 2u * (high - low);
+}
+
+/* e^-|x| */
+KC_INLINE float kc_exp_near(float x) {
+  float p;
+  const int n = kf_exp_reduced(-kc_abs(x), &p);
+  return ks_float((int)((unsigned)ks_bits(p) + ((unsigned)n << 23)));
+}
+KC_INLINE float kc_sigmoid_near(float x) {
+  const float z = kc_exp_near(x);
+  return kf_over_one_plus(x < 0.0f ? z : 1.0f, 0.0f, z);
+}
+KC_INLINE float kc_silu_near(float x) {
+  const float z = kc_exp_near(x), top = x * z, top_lost = ks_fma(x, z, -top);
+  return kf_over_one_plus(x < 0.0f ? top : x, x < 0.0f ? top_lost : 0.0f, z);
+}
+
 /* y[i] = sigmoid(x[i]), i < n (constant); y is not x. */
 KC_INLINE void kc_sigmoid(const float *x, float *y, int n) {
   int near = 1;
   KC_UNROLL for (int i = 0; i < n; ++i) {
-    near &= x[i] > -60.0f;
-    y[i] = kf_sigmoid(x[i]);
+    near &= kc_sigmoid_is_near(x[i]);
+    y[i] = kc_sigmoid_near(x[i]);
   }
   if (kc_rarely(!near))
     KC_UNROLL for (int i = 0; i < n; ++i) y[i] = ks_sigmoid(x[i]);
 }
 
-/* The same for silu; here x near 0 makes the numerator tiny. */
 KC_INLINE void kc_silu(const float *x, float *y, int n) {
   int near = 1;
   KC_UNROLL for (int i = 0; i < n; ++i) {
-    near &= (x[i] > -60.0f) & (kc_abs(x[i]) > 8.67361738e-19f); /* 2^-60 */
-    y[i] = kf_silu(x[i]);
+    near &= kc_silu_is_near(x[i]);
+    y[i] = kc_silu_near(x[i]);
   }
   if (kc_rarely(!near))
     KC_UNROLL for (int i = 0; i < n; ++i) y[i] = ks_silu(x[i]);
+}
+
+/* x[k] = rsqrt(x[k]) of four values that all lanes have: each is made in a quarter of the
+ * lanes, so that square root and division are executed once. */
+KC_INLINE void kc_rsqrt4(float x[4]) {
+  const float low = kc_lane & 1 ? x[1] : x[0], high = kc_lane & 1 ? x[3] : x[2];
+  const float own = ks_rsqrt(kc_lane & 2 ? high : low);
+  KC_UNROLL for (int k = 0; k < 4; ++k) x[k] = kc_shuffle(own, k);
 }
 
 #endif

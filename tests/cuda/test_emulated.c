@@ -144,6 +144,24 @@ static void test_division(void **state) {
   }
 }
 
+static bool same_bits(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+/* The short forms where they are taken are the shared functions. */
+static void test_near(void **state) {
+  uint64_t n_near = 0;
+  (void)state;
+  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 997) {
+    const float x = ks_float((int32_t)(uint32_t)bits);
+    n_near += (uint64_t)kc_silu_is_near(x);
+    if (kc_silu_is_near(x) && !same_bits(kc_silu_near(x), ks_silu(x)))
+      fail_msg("silu(%a): %a instead of %a", x, kc_silu_near(x), ks_silu(x));
+    if (kc_sigmoid_is_near(x) && !same_bits(kc_sigmoid_near(x), ks_sigmoid(x)))
+      fail_msg("sigmoid(%a): %a instead of %a", x, kc_sigmoid_near(x), ks_sigmoid(x));
+    if (x != x && (kc_silu_is_near(x) || kc_sigmoid_is_near(x))) fail_msg("a NaN is near");
+  }
+  assert_in_range(n_near, 1000000, 1200000);
+}
+
 cuda_entry gdn_step_batch_cuda, gdn_decode_cuda;
 
 /* Sequences at even and odd positions in one launch. */
@@ -221,7 +239,7 @@ static void test_cluster(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 5];
+  struct CMUnitTest tests[N_KERNELS + 6];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
@@ -229,5 +247,6 @@ int main(void) {
   tests[N_KERNELS + 2] = (struct CMUnitTest)cmocka_unit_test(test_division);
   tests[N_KERNELS + 3] = (struct CMUnitTest)cmocka_unit_test(test_selection);
   tests[N_KERNELS + 4] = (struct CMUnitTest)cmocka_unit_test(test_cluster);
+  tests[N_KERNELS + 5] = (struct CMUnitTest)cmocka_unit_test(test_near);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
