@@ -43,9 +43,11 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
     sum[2 + j] = tree_lane(k[j], k[j], n);
   }
   kc_lanes_sums(sum, 4);
+  KC_UNROLL for (int j = 0; j < 4; ++j) sum[j] = sum[j] + 1e-6f;
+  kc_rsqrt4(sum);
   KC_UNROLL for (int j = 0; j < 2; ++j) {
-    scale(q[j], ks_rsqrt(sum[j] + 1e-6f) * dim_scale, n);
-    scale(k[j], ks_rsqrt(sum[2 + j] + 1e-6f), n);
+    scale(q[j], sum[j] * dim_scale, n);
+    scale(k[j], sum[2 + j], n);
     if (j == 0 || both) {
       store_row(a->qn + (h * T + t + j) * dim, q[j], n);
       store_row(a->kn + (h * (T + 2) + 2 + t + j) * dim, k[j], n);
@@ -116,20 +118,22 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int64_t h, int64_t t0, int64_
 KC_INLINE void value_head(const stk_gdn_pre_args *a, int64_t h, int64_t t0, int64_t t1, int n_taps) {
   const int64_t dim = V_DIM;
   const int n = V_DIM / 32;
-  float *vc = a->vc + h * a->n_tokens * dim, x[VALUE_CHUNK][ELEMS_MAX];
+  float *vc = a->vc + (h * a->n_tokens + t0) * dim, x[VALUE_CHUNK][ELEMS_MAX];
   conv v;
   conv_begin(&v, a, 2 * (int64_t)a->k_heads * a->k_dim + h * dim, n, n_taps, t0);
   conv_rows(&v, t0, t1, VALUE_CHUNK, n, x);
   for (int64_t t = t0; t < t1; t += VALUE_CHUNK) {
     const int64_t next = t + VALUE_CHUNK < t1 ? t + VALUE_CHUNK : t;
+    const int left = (int)(t1 - t);
     float next_x[VALUE_CHUNK][ELEMS_MAX];
     conv_rows(&v, next, t1, VALUE_CHUNK, n, next_x);
+    /* No branch around a token's work: what lies beyond the end is worked on, too. */
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) {
       float y[ELEMS_MAX];
-      if (t + j >= t1) break;
       conv_token(&v, x[j], n, n_taps, y);
-      store_row(vc + (t + j) * dim, y, n);
+      if (j < left) store_row(vc + j * dim, y, n);
     }
+    vc += VALUE_CHUNK * dim;
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) copy_row(next_x[j], x[j], n);
   }
   if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps);

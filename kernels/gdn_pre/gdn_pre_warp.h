@@ -74,10 +74,15 @@ KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n,
   }
 }
 
-/* The raw rows of n_rows tokens from t on; those at t1 and beyond are that of t. */
+/* The raw rows of n_rows tokens from t on; the row of the last token before t1 in place
+ * of those from there on. */
 KC_INLINE void conv_rows(const conv *v, int64_t t, int64_t t1, int n_rows, int n, float x[][ELEMS_MAX]) {
-  KC_UNROLL for (int k = 0; k < n_rows; ++k)
-    KC_UNROLL for (int i = 0; i < n; ++i) x[k][i] = v->x[(t + k < t1 ? t + k : t) * v->stride + 32 * i];
+  const float *row = v->x + t * v->stride;
+  const int left = (int)(t1 - t);
+  KC_UNROLL for (int k = 0; k < n_rows; ++k) {
+    KC_UNROLL for (int i = 0; i < n; ++i) x[k][i] = row[32 * i];
+    if (k + 1 < left) row += v->stride;
+  }
 }
 
 /* y = silu(conv) of the token whose row is x, and on to the next. */
