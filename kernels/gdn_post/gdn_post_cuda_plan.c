@@ -3,11 +3,14 @@
 
 #include "gdn_post/gdn_post.h"
 
+enum { BLOCK_HEADS = 16, BLOCK_THREADS = 128 };
+
 static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_gdn_post_args *a = args;
-  const int64_t units = (int64_t)a->n_tokens * a->v_heads;
+  const int64_t groups = ((int64_t)a->v_heads + BLOCK_HEADS - 1) / BLOCK_HEADS;
   if (a->v_dim > 2048) return "gdn_post: v_dim: at most 2048 expected on a GPU";
-  *launch = (stk_cuda_launch){.grid = {(uint32_t)((units + 7) / 8), 1, 1}, .block = 128};
+  if (groups > 65535) return "gdn_post: v_heads: at most 1048560 expected on a GPU";
+  *launch = (stk_cuda_launch){.grid = {(uint32_t)a->n_tokens, (uint32_t)groups, 1}, .block = BLOCK_THREADS};
   snprintf(launch->options, sizeof launch->options, "-DGDN_DV=%d -DGDN_GATE=%d -DGDN_OUTPUTS=%d", a->v_dim,
            (int)a->gate, a->outputs);
   return NULL;
