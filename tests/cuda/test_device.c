@@ -1,14 +1,12 @@
 /* The parity suite of the GPU kernels on the first GPU; a case a kernel. Without a
  * GPU there is one line that says why, and nothing failed. */
 #include <stdio.h>
-
 #include <string.h>
 
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_cuda.h"
 #include "qsa_decode/qsa_decode_cuda.h"
-#include "tests/cuda/decode_case.h"
 #include "tests/cuda/decode_case.h"
 
 enum { REPEATS = 100 };
