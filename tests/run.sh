@@ -440,11 +440,15 @@ check_full() {
   part_long
   # test_windows goes through all levels by itself; test_cache takes a quarter of an
   # hour at scalar.
+  title "windows at all levels"
+  part=windows
+  cases engine/test_windows 600 env LONG_TESTS=1 "$build/tests/engine/test_windows"
   without="test_windows test_cache"
   part_levels "" golden engine
   without=
   title "verdicts on real runs"
   programs timing 300
+  part_fuzz
   if build_as sanitize "$build/sanitize/strata" tests; then
     title "tests (ASan, UBSan)"
     # Parity runs the kernels of all levels by itself, and what the engine tests
@@ -462,7 +466,6 @@ check_full() {
   fi
   part_cross
   part_thread
-  part_fuzz
   part_math_full
 }
 

@@ -5,6 +5,7 @@
 #include "engine_test.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "model/st_session.h"
 #define XXH_INLINE_ALL
@@ -72,7 +73,7 @@ static void test_seven_threads(void **state) {
 
 /* The whole prompt once at every level (in two windows, so that the second one
  * continues from state), and a short one in all ways; shorter still at the scalar
- * level, which is slow. */
+ * level, which is slow: there the whole prompt only with LONG_TESTS in the environment. */
 static void test_levels(void **state) {
   int32_t n_chat;
   const int32_t *chat = golden_ids(fix.golden, "chat.ids", &n_chat);
@@ -83,7 +84,7 @@ static void test_levels(void **state) {
     if (!has_isa(isa_levels[i])) continue;
     outcome want = run_all(fix.model, chat, n, &short_splits[0]);
     print_message("    %s\n", isa_levels[i]);
-    if (i > 0 || !UNDER_SANITIZER) /* minutes, else */
+    if (i > 0 || getenv("LONG_TESTS"))
       check_splits(isa_levels[i], 2, fix.ids, RECALL, &recall_splits[1], 1, &fix.recall);
     for (int32_t threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5)
       check_splits(isa_levels[i], threads, chat, n, short_splits, N_SHORT_SPLITS, &want);
