@@ -255,7 +255,7 @@ static void print_timing(const char *what, const lab_result *r, const lab_timing
   const lab_outcome *o = &t->outcome;
   const bool aa = r->request->kind == LAB_AA;
   lab_floor floor = lab_floor_of(&c->all, &t->work, (double)t->n_bytes);
-  double ms = 1e3 / LAB_BATCH;
+  const double ms = t->n_calls > 0 ? 1e3 / t->n_calls : 0;
   char cand[40], null[40];
   printf("%-10s %-16s %9.4f %9.4f %9.4f  %-23s  %-23s  %6d %5d  %s%s%s\n", what,
          r->timed[t->size].name, floor.seconds * ms, o->seconds[LAB_BASE] * ms,

@@ -225,11 +225,14 @@ static strata_status check_one(replay_job *job, const lab_trace *trace, const co
 
 /* ---- timing ---------------------------------------------------------------------- */
 
+/* Seconds of one call, of a batch's. */
+static double of_call(const lab_timing *t, double seconds) { return t->n_calls > 0 ? seconds / t->n_calls : 0; }
+
 static void print_timing(const lab_timing *t) {
   const lab_outcome *o = &t->outcome;
   printf("  one call: base %.1f us, kernel %.1f us; kernel/base %.4f (%.4f to %.4f), base/base %.4f "
          "(%.4f to %.4f); %d rounds, %d disturbed; %s%s%s\n",
-         1e6 * o->seconds[LAB_BASE] / LAB_BATCH, 1e6 * o->seconds[LAB_CAND] / LAB_BATCH, o->cand.ratio,
+         1e6 * of_call(t, o->seconds[LAB_BASE]), 1e6 * of_call(t, o->seconds[LAB_CAND]), o->cand.ratio,
          o->cand.low, o->cand.high, o->null.ratio, o->null.low, o->null.high, o->n_rounds, o->n_disturbed,
          lab_verdict_name(o->verdict), o->reason[0] ? ": " : "", o->reason);
 }
@@ -242,8 +245,8 @@ static json_t *estimate_json(const lab_estimate *e) {
 static json_t *timing_json(const lab_timing *t) {
   const lab_outcome *o = &t->outcome;
   return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:i}", "verdict", lab_verdict_name(o->verdict), "reason",
-                   o->reason, "base_seconds", cli_json_number(o->seconds[LAB_BASE] / LAB_BATCH),
-                   "kernel_seconds", cli_json_number(o->seconds[LAB_CAND] / LAB_BATCH), "kernel",
+                   o->reason, "base_seconds", cli_json_number(of_call(t, o->seconds[LAB_BASE])),
+                   "kernel_seconds", cli_json_number(of_call(t, o->seconds[LAB_CAND])), "kernel",
                    estimate_json(&o->cand), "null", estimate_json(&o->null), "rounds", (int)o->n_rounds,
                    "disturbed", (int)o->n_disturbed);
 }

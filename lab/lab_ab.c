@@ -310,7 +310,7 @@ out:
 
 /* Shared with the child that times one size: of each timing what it measured. */
 typedef struct time_slot {
-  int32_t n_sets;
+  int32_t n_sets, n_calls;
   size_t n_bytes;
   stk_work work;
   bool complete;
@@ -367,11 +367,12 @@ static strata_status time_on_cpu(time_job *job, double end, strata_error *err) {
   lab_bench *bench = NULL;
   ST_TRY_OUT(open_arms(r, job->size, &a, err));
   ST_TRY_OUT(st_pool_new(q->n_threads, &pool, err));
-  ST_TRY_OUT(lab_bench_new(a.stages, q->n_stages, pool, q->cache_bytes, q->seed, &bench, err));
+  ST_TRY_OUT(lab_bench_new(a.stages, q->n_stages, pool, q->cache_bytes, r->rule.calls, q->seed, &bench, err));
   for (int32_t slot = 0; slot < n_slots; ++slot) {
     int32_t stage = slot < q->n_stages ? slot : -1;
     double left = end - st_clock_seconds();
-    job->slots[slot] = (time_slot){lab_bench_sets(bench), lab_bench_bytes(bench), lab_bench_work(bench, stage), false};
+    job->slots[slot] = (time_slot){lab_bench_sets(bench), lab_bench_calls(bench), lab_bench_bytes(bench),
+                                   lab_bench_work(bench, stage), false};
     ST_TRY_OUT(lab_bench_measure(bench, stage, &r->rule, left / (n_slots - slot), samples_at(job, slot), err));
     job->slots[slot].complete = true;
   }
@@ -406,11 +407,11 @@ static strata_status time_on_gpu(time_job *job, double end, strata_error *err) {
   lab_cuda_bench *bench = NULL;
   ST_TRY_OUT(st_cuda_open(0, NULL, &cuda, err));
   ST_TRY_OUT(open_gpu_arms(r, job->size, cuda, args, stages, err));
-  ST_TRY_OUT(lab_cuda_bench_new(cuda, stages, q->n_stages, q->seed, &bench, err));
+  ST_TRY_OUT(lab_cuda_bench_new(cuda, stages, q->n_stages, r->rule.calls, q->seed, &bench, err));
   for (int32_t slot = 0; slot < n_slots; ++slot) {
     int32_t stage = slot < q->n_stages ? slot : -1;
     double left = end - st_clock_seconds();
-    job->slots[slot] = (time_slot){lab_cuda_bench_sets(bench), lab_cuda_bench_bytes(bench),
+    job->slots[slot] = (time_slot){lab_cuda_bench_sets(bench), lab_cuda_bench_calls(bench), lab_cuda_bench_bytes(bench),
                                    lab_cuda_bench_work(bench, stage), false};
     ST_TRY_OUT(lab_cuda_bench_measure(bench, stage, &r->rule, left / (n_slots - slot), samples_at(job, slot), err));
     job->slots[slot].complete = true;
@@ -439,6 +440,7 @@ static strata_status keep_timing(const lab_result *r, const time_job *job, int32
   memcpy(memory, samples_at(job, slot), n_bytes);
   out->size = (int32_t)(job->size - r->timed);
   out->n_sets = measured->n_sets;
+  out->n_calls = measured->n_calls;
   out->n_bytes = measured->n_bytes;
   out->work = measured->work;
   ST_TRY(lab_stats_judge(out->samples->items, out->samples->n, &r->rule, &out->outcome, err));

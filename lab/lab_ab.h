@@ -62,7 +62,7 @@ typedef struct lab_oracle_result {
 /* Timings of one size. */
 typedef struct lab_timing {
   int32_t size; /* index among the timed sizes */
-  int32_t n_sets;
+  int32_t n_sets, n_calls; /* of a batch */
   size_t n_bytes;
   stk_work work; /* of a batch */
   lab_outcome outcome;

@@ -186,7 +186,7 @@ static json_t *timing_json(sink *s, const lab_result *r, const lab_timing *t, co
     put(s, params, size->settings.items[i].name, whole(size->settings.items[i].value));
   put(s, o, "size", text(size->name));
   put(s, o, "params", params);
-  put(s, o, "calls", whole(LAB_BATCH));
+  put(s, o, "calls", whole(t->n_calls));
   put(s, o, "buffer_sets", whole(t->n_sets));
   put(s, o, "buffer_bytes", whole((int64_t)t->n_bytes));
   put(s, o, "flops", number(t->work.flops));

@@ -23,7 +23,8 @@ typedef struct original {
 
 struct lab_bench {
   const lab_bench_stage *stages;
-  int32_t n_stages, n_sets;
+  int32_t n_stages, n_sets, n_calls;
+  int32_t next_copy[LAB_ARMS]; /* which copy of a kernel has the next batch's first call */
   size_t n_bytes;
   st_pool *pool;
   bench_set *sets;
@@ -100,7 +101,7 @@ static int32_t add_calls(const lab_bench *b, int32_t stage, lab_arm arm, int32_t
     const lab_case *c = &b->sets[turn % b->n_sets].stages[s];
     const lab_copies *k = &b->stages[s].kernels[arm];
     if (stage >= 0 && s != stage) continue;
-    calls[n++] = (st_call){k->kernel[turn % k->n], c->args, lab_case_parts(c, st_pool_threads(b->pool)), s, -1};
+    calls[n++] = (st_call){k->kernel[(b->next_copy[arm] + turn) % k->n], c->args, lab_case_parts(c, st_pool_threads(b->pool)), s, -1};
   }
   return n;
 }
@@ -116,7 +117,9 @@ static double dispatch(lab_bench *b, int32_t stage, lab_arm arm, int32_t turn, i
 
 static double batch(lab_bench *b, int32_t stage, lab_arm arm) {
   put_back(b, stage);
-  return dispatch(b, stage, arm, 0, LAB_BATCH);
+  double seconds = dispatch(b, stage, arm, 0, b->n_calls);
+  b->next_copy[arm] = (b->next_copy[arm] + b->n_calls) % LAB_COPIES;
+  return seconds;
 }
 
 /* ---- what a batch must leave ------------------------------------------------------ */
@@ -153,8 +156,8 @@ static bool kept_mode(const lab_bench *b) {
 
 /* ---- a bench ------------------------------------------------------------------------ */
 
-strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_pool *pool,
-                            size_t cache_bytes, uint64_t seed, lab_bench **out, strata_error *err) {
+strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_pool *pool, size_t cache_bytes,
+                            int32_t calls, uint64_t seed, lab_bench **out, strata_error *err) {
   strata_status status = STRATA_OK;
   void *memory;
   *out = NULL;
@@ -166,13 +169,14 @@ strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_
   b->mode = st_fpmode_get();
   ST_TRY_OUT(st_calloc(&memory, LAB_SETS_MAX, sizeof *b->sets, "a benchmark", err));
   b->sets = memory;
-  ST_TRY_OUT(st_calloc(&memory, (size_t)LAB_BATCH * LAB_STAGES_MAX, sizeof *b->calls, "a benchmark", err));
+  ST_TRY_OUT(st_calloc(&memory, (size_t)LAB_CALLS_MAX * LAB_STAGES_MAX, sizeof *b->calls, "a benchmark", err));
   b->calls = memory;
   while (b->n_sets < 2 || (b->n_sets < LAB_SETS_MAX && b->n_bytes < 2 * cache_bytes)) {
     ST_TRY_OUT(set_init(b, &b->sets[b->n_sets], seed + (uint64_t)b->n_sets, err));
     ++b->n_sets;
   }
-  b->expected = (lab_expected){.sets = {b, case_at}, .n_sets = b->n_sets, .n_stages = n_stages};
+  b->n_calls = calls > b->n_sets ? calls : b->n_sets;
+  b->expected = (lab_expected){.sets = {b, case_at}, .n_sets = b->n_sets, .n_stages = n_stages, .n_calls = b->n_calls};
   for (int32_t s = 0; s < n_stages; ++s) b->expected.fast[s] = stages[s].bound > 0;
   dispatch(b, -1, LAB_BASE, 0, b->n_sets); /* later stages get their inputs */
 out:
@@ -195,12 +199,13 @@ void lab_bench_free(lab_bench **bench) {
 }
 
 int32_t lab_bench_sets(const lab_bench *b) { return b->n_sets; }
+int32_t lab_bench_calls(const lab_bench *b) { return b->n_calls; }
 size_t lab_bench_bytes(const lab_bench *b) { return b->n_bytes; }
 
 stk_work lab_bench_work(const lab_bench *b, int32_t stage) {
   stk_work w = {0};
   for (int32_t s = 0; s < b->n_stages; ++s)
-    for (int i = 0; i < LAB_BATCH && (stage < 0 || s == stage); ++i)
+    for (int i = 0; i < b->n_calls && (stage < 0 || s == stage); ++i)
       b->stages[s].op->work(b->sets[0].stages[s].args, &w);
   return w;
 }
@@ -224,7 +229,7 @@ static strata_status warm(void *self, lab_arm arm, strata_error *err) {
   const timed *t = self;
   double end = st_clock_seconds() + WARM_SECONDS, ignored;
   int32_t turn = 0; /* all copies, so that what happens after many calls happens to all */
-  do dispatch(t->bench, t->stage, arm, turn++ % LAB_BATCH, 1);
+  do dispatch(t->bench, t->stage, arm, turn++ % LAB_CALLS_MAX, 1);
   while (st_clock_seconds() < end);
   ST_TRY(time_batch(self, arm, &ignored, err));
   return arm == LAB_CAND ? lab_expected_keep(&t->bench->expected, t->stage, LAB_BY_FAST_CAND, err) : STRATA_OK;

@@ -1,8 +1,8 @@
 /* Timing two kernels of an op, or two chains of them, side by side.
  *
- * A batch is LAB_BATCH dispatches in a row, on sets of buffers that together are
+ * A batch is the rule's number of calls in a row, on sets of buffers that together are
  * larger than the last-level cache and are taken in turn, as are an arm's copies of its
- * kernel. All arms work on the same sets; before a batch, untimed, whatever a kernel
+ * kernel, from batch to batch too. All arms work on the same sets; before a batch, untimed, whatever a kernel
  * updates is put back, and outputs are poisoned. After a batch the sets must hold what
  * lab_expected.h says, and every thread its floating-point mode.
  *
@@ -37,12 +37,14 @@ typedef struct lab_bench lab_bench;
  * and size; -1 if there is none. */
 int32_t lab_bench_output(const lab_case *c, const stk_tensor *input);
 
-/* Borrows stages' ops and kernels and the pool. cache_bytes: of the last level. */
-strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_pool *pool,
-                            size_t cache_bytes, uint64_t seed, lab_bench **out, strata_error *err);
+/* Borrows stages' ops and kernels and the pool. cache_bytes: of the last level; calls: of
+ * a batch, as the rule has it. */
+strata_status lab_bench_new(const lab_bench_stage *stages, int32_t n_stages, st_pool *pool, size_t cache_bytes,
+                            int32_t calls, uint64_t seed, lab_bench **out, strata_error *err);
 void lab_bench_free(lab_bench **bench);
 
 int32_t lab_bench_sets(const lab_bench *bench);
+int32_t lab_bench_calls(const lab_bench *bench);  /* of a batch: every set has one at least */
 size_t lab_bench_bytes(const lab_bench *bench); /* of all sets */
 /* Operations and bytes of a batch of one stage (-1: of all). */
 stk_work lab_bench_work(const lab_bench *bench, int32_t stage);

@@ -25,7 +25,7 @@ typedef struct bench_set {
 struct lab_cuda_bench {
   st_cuda *cuda;
   const lab_cuda_stage *stages;
-  int32_t n_stages, n_sets;
+  int32_t n_stages, n_sets, n_calls;
   size_t n_bytes;
   bench_set *sets; /* [LAB_SETS_MAX] */
   lab_expected expected;
@@ -108,7 +108,7 @@ static strata_status record(lab_cuda_bench *b, int32_t stage, lab_arm arm, strat
   ST_TRY(st_cuda_wait(b->cuda, err));
   ST_TRY(st_cuda_graph_begin(b->cuda, err));
   strata_status status = STRATA_OK;
-  for (int32_t i = 0; i < LAB_BATCH && status == STRATA_OK; ++i) status = dispatch(b, stage, arm, i % b->n_sets, err);
+  for (int32_t i = 0; i < b->n_calls && status == STRATA_OK; ++i) status = dispatch(b, stage, arm, i % b->n_sets, err);
   strata_status ended = st_cuda_graph_end(b->cuda, graph, status == STRATA_OK ? err : NULL);
   return status == STRATA_OK ? ended : status;
 }
@@ -174,8 +174,8 @@ static strata_status open_modules(lab_cuda_bench *b, strata_error *err) {
   return STRATA_OK;
 }
 
-strata_status lab_cuda_bench_new(st_cuda *cuda, const lab_cuda_stage *stages, int32_t n_stages, uint64_t seed,
-                                 lab_cuda_bench **out, strata_error *err) {
+strata_status lab_cuda_bench_new(st_cuda *cuda, const lab_cuda_stage *stages, int32_t n_stages, int32_t calls,
+                                 uint64_t seed, lab_cuda_bench **out, strata_error *err) {
   strata_status status = STRATA_OK;
   const size_t cache_bytes = (size_t)st_cuda_info_of(cuda)->l2_bytes;
   void *memory;
@@ -190,7 +190,8 @@ strata_status lab_cuda_bench_new(st_cuda *cuda, const lab_cuda_stage *stages, in
     ST_TRY_OUT(set_init(b, &b->sets[b->n_sets], seed + (uint64_t)b->n_sets, err));
     ST_TRY_OUT(dispatch(b, -1, LAB_BASE, b->n_sets++, err)); /* later stages get their inputs */
   }
-  b->expected = (lab_expected){.sets = {b, case_at}, .n_sets = b->n_sets, .n_stages = n_stages};
+  b->n_calls = calls > b->n_sets ? calls : b->n_sets;
+  b->expected = (lab_expected){.sets = {b, case_at}, .n_sets = b->n_sets, .n_stages = n_stages, .n_calls = b->n_calls};
   for (int32_t s = 0; s < n_stages; ++s) b->expected.fast[s] = stages[s].bound > 0;
   ST_TRY_OUT(st_cuda_wait(cuda, err));
 out:
@@ -218,12 +219,13 @@ void lab_cuda_bench_free(lab_cuda_bench **bench) {
 }
 
 int32_t lab_cuda_bench_sets(const lab_cuda_bench *b) { return b->n_sets; }
+int32_t lab_cuda_bench_calls(const lab_cuda_bench *b) { return b->n_calls; }
 size_t lab_cuda_bench_bytes(const lab_cuda_bench *b) { return b->n_bytes; }
 
 stk_work lab_cuda_bench_work(const lab_cuda_bench *b, int32_t stage) {
   stk_work w = {0};
   for (int32_t s = 0; s < b->n_stages; ++s)
-    for (int i = 0; i < LAB_BATCH && (stage < 0 || s == stage); ++i)
+    for (int i = 0; i < b->n_calls && (stage < 0 || s == stage); ++i)
       b->stages[s].op->work(b->sets[0].stages[s].host.args, &w);
   return w;
 }

@@ -1,5 +1,5 @@
 /* lab_bench on a GPU: the same sets, batches and rounds; a batch is a graph of
- * LAB_BATCH dispatches, timed by events. */
+ * its calls, timed by events. */
 #ifndef LAB_CUDA_BENCH_H
 #define LAB_CUDA_BENCH_H
 
@@ -17,11 +17,12 @@ typedef struct lab_cuda_stage {
 
 typedef struct lab_cuda_bench lab_cuda_bench;
 
-/* Borrows the stages and the device. */
-strata_status lab_cuda_bench_new(st_cuda *cuda, const lab_cuda_stage *stages, int32_t n_stages, uint64_t seed,
-                                 lab_cuda_bench **out, strata_error *err);
+/* Borrows the stages and the device. calls: of a batch, as the rule has it. */
+strata_status lab_cuda_bench_new(st_cuda *cuda, const lab_cuda_stage *stages, int32_t n_stages, int32_t calls,
+                                 uint64_t seed, lab_cuda_bench **out, strata_error *err);
 void lab_cuda_bench_free(lab_cuda_bench **bench);
 int32_t lab_cuda_bench_sets(const lab_cuda_bench *bench);
+int32_t lab_cuda_bench_calls(const lab_cuda_bench *bench);
 size_t lab_cuda_bench_bytes(const lab_cuda_bench *bench);
 stk_work lab_cuda_bench_work(const lab_cuda_bench *bench, int32_t stage);
 strata_status lab_cuda_bench_measure(lab_cuda_bench *bench, int32_t stage, const lab_rule *rule, double seconds,

@@ -46,7 +46,7 @@ static strata_status check_set(const lab_expected *e, int32_t stage, lab_arm arm
 }
 
 strata_status lab_expected_check(lab_expected *e, int32_t stage, lab_arm arm, bool *same, strata_error *err) {
-  const int32_t last = (LAB_BATCH - 1) % e->n_sets, other = e->n_checks++ % e->n_sets;
+  const int32_t last = (e->n_calls - 1) % e->n_sets, other = e->n_checks++ % e->n_sets;
   *same = true;
   ST_TRY(check_set(e, stage, arm, last, same, err));
   return other == last ? STRATA_OK : check_set(e, stage, arm, other, same, err);

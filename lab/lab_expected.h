@@ -11,7 +11,7 @@
 #include "lab/lab_case.h"
 #include "lab/lab_stats.h"
 
-enum { LAB_BATCH = 36, LAB_STAGES_MAX = 4, LAB_SETS_MAX = LAB_BATCH };
+enum { LAB_STAGES_MAX = 4, LAB_SETS_MAX = LAB_CALLS_MAX };
 
 /* Where batches run: gives a set's case as the last batch left it, a view until the next
  * call. */
@@ -27,6 +27,7 @@ typedef enum lab_author { LAB_BY_BASE, LAB_BY_FAST_CAND, LAB_AUTHORS } lab_autho
 typedef struct lab_expected {
   lab_sets sets;
   int32_t n_sets, n_stages;  /* the caller's */
+  int32_t n_calls;           /* the caller's: of a batch, set after set */
   bool fast[LAB_STAGES_MAX]; /* the caller's: stages whose candidate is of class fast */
   int32_t n_checks;
   uint64_t hashes[LAB_AUTHORS][LAB_SETS_MAX][LAB_STAGES_MAX];

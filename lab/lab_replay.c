@@ -85,7 +85,7 @@ out:
 typedef struct time_job {
   const lab_replay_race *race;
   lab_samples *samples;
-  int32_t n_sets;
+  int32_t n_sets, n_calls;
   size_t n_bytes;
   stk_work work;
   bool complete;
@@ -106,8 +106,9 @@ static strata_status time_child(void *user, strata_error *err) {
   for (int arm = 0; arm < LAB_ARMS; ++arm) stage.kernels[arm] = modules[arm].kernels;
   stage.bound = race->cand->numerics == STK_FAST ? race->trace->op->fast_bound : 0;
   ST_TRY_OUT(st_pool_new(race->n_threads, &pool, err));
-  ST_TRY_OUT(lab_bench_new(&stage, 1, pool, race->cache_bytes, 0, &bench, err));
+  ST_TRY_OUT(lab_bench_new(&stage, 1, pool, race->cache_bytes, race->rule->calls, 0, &bench, err));
   job->n_sets = lab_bench_sets(bench);
+  job->n_calls = lab_bench_calls(bench);
   job->n_bytes = lab_bench_bytes(bench);
   job->work = lab_bench_work(bench, 0);
   ST_TRY_OUT(lab_bench_measure(bench, 0, race->rule, end - st_clock_seconds(), job->samples, err));
@@ -127,6 +128,7 @@ static strata_status keep_timing(const time_job *job, const lab_rule *rule, cons
   out->samples = memory;
   memcpy(memory, job->samples, n_bytes);
   out->n_sets = job->n_sets;
+  out->n_calls = job->n_calls;
   out->n_bytes = job->n_bytes;
   out->work = job->work;
   ST_TRY(lab_stats_judge(out->samples->items, out->samples->n, rule, &out->outcome, err));

@@ -26,6 +26,7 @@ static const struct {
     {"max_rounds", offsetof(lab_rule, max_rounds), true, 4, 10000},
     {"disturbed", offsetof(lab_rule, disturbed), false, 1.1, 100},
     {"max_disturbed", offsetof(lab_rule, max_disturbed), false, 0, 1},
+    {"calls", offsetof(lab_rule, calls), true, 1, LAB_CALLS_MAX},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
@@ -66,7 +67,7 @@ out:
 }
 
 strata_status lab_rule_parse(const char *text, const char *name, lab_rule *out, strata_error *err) {
-  *out = (lab_rule){0};
+  *out = (lab_rule){.calls = LAB_CALLS_MAX};
   if (strlen(text) >= sizeof out->text)
     ST_FAIL(err, ARG, "%s: %zu bytes: at most %zu expected", name, strlen(text), sizeof out->text - 1);
   ST_TRY(parse_keys(out, "the built-in rule", built_in, err));

@@ -210,7 +210,7 @@ static void test_bench(void **state) {
   const lab_cuda_stage stage = {.op = op, .args = &args, .kernel = {[LAB_BASE] = same, [LAB_NULL] = same}};
   lab_samples *samples = calloc(1, lab_samples_bytes(&rule));
   assert_non_null(samples);
-  if (lab_cuda_bench_new(cuda, &stage, 1, 1, &bench, &err) != STRATA_OK) fail_msg("%s", err.message);
+  if (lab_cuda_bench_new(cuda, &stage, 1, LAB_CALLS_MAX, 1, &bench, &err) != STRATA_OK) fail_msg("%s", err.message);
   if (lab_cuda_bench_measure(bench, 0, &rule, 5.0, samples, &err) != STRATA_OK) fail_msg("%s", err.message);
   assert_int_equal(samples->n, 8); /* of two arms */
   assert_false(samples->changed);
@@ -239,7 +239,7 @@ static bool is_seen(deed what, double bound) {
   assert_non_null(samples);
   n_launches = 0;
   todo = what;
-  if (lab_cuda_bench_new(cuda, &stage, 1, 1, &bench, &err) != STRATA_OK) fail_msg("%s", err.message);
+  if (lab_cuda_bench_new(cuda, &stage, 1, LAB_CALLS_MAX, 1, &bench, &err) != STRATA_OK) fail_msg("%s", err.message);
   assert_true(lab_cuda_bench_sets(bench) > SPOILED);
   if (lab_cuda_bench_measure(bench, 0, &rule, 30.0, samples, &err) != STRATA_OK) fail_msg("%s", err.message);
   todo = HONEST;

@@ -80,22 +80,22 @@ static const char *make_animal(const char *code) {
 /* How long a trial goes on: one that hangs is killed after `deadline` seconds; many
  * rounds take some five on a slow machine. */
 typedef struct trial_length {
-  int rounds;
+  int rounds, calls;
   double deadline;
 } trial_length;
-static const trial_length short_trial = {4, 3}, long_trial = {40, 60};
+static const trial_length short_trial = {4, 12, 3}, long_trial = {40, 36, 60};
 
 /* Asks for a verdict on a candidate at small sizes. */
 static lab_word word_of(const char *path, trial_length length, char *reason, size_t n_bytes, lab_verdict *verdict) {
   static const int32_t f32[] = {0, 1}, tokens[] = {37};
-  static char cache[160], directory[160], rule[160], rounds_rule[64];
+  static char cache[160], directory[160], rule[160], rounds_rule[80];
   strata_error err = {0};
   lab_result r;
   snprintf(cache, sizeof cache, "%s/cache", folder);
   snprintf(directory, sizeof directory, "%s/report", folder);
   snprintf(rule, sizeof rule, "%s/rule.json", folder);
-  snprintf(rounds_rule, sizeof rounds_rule, "{\"min_rounds\": %d, \"max_rounds\": %d}", length.rounds,
-           length.rounds);
+  snprintf(rounds_rule, sizeof rounds_rule, "{\"min_rounds\": %d, \"max_rounds\": %d, \"calls\": %d}",
+           length.rounds, length.rounds, length.calls);
   write_text(rule, rounds_rule);
   lab_request q = {.kind = LAB_AB, .ops = {&stk_gdn_post_op}, .base = {"scalar"}, .cand = {path}, .n_stages = 1,
                    .tokens = tokens, .n_tokens = 1, .f32 = f32, .n_f32 = 2,

@@ -105,7 +105,7 @@ static lab_outcome compare(const stk_kernel *base, const stk_kernel *cand, const
   lab_outcome outcome;
   strata_error err;
   if (st_pool_new(1, &pool, &err) != STRATA_OK || st_calloc(&memory, 1, lab_samples_bytes(&rule), "samples", &err) != STRATA_OK ||
-      lab_bench_new(&stage, 1, pool, 1 << 18, 7, &bench, &err) != STRATA_OK)
+      lab_bench_new(&stage, 1, pool, 1 << 18, LAB_CALLS_MAX, 7, &bench, &err) != STRATA_OK)
     fail_msg("%s", err.message);
   lab_samples *samples = memory;
   assert_int_equal(lab_bench_measure(bench, 0, &rule, seconds, samples, &err), STRATA_OK);

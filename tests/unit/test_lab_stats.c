@@ -185,12 +185,13 @@ static void test_rule_files(void **state) {
   lab_rule rule, built_in;
   strata_error err;
   assert_int_equal(lab_rule_read(NULL, &built_in, &err), STRATA_OK);
-  put_file(path, "{\"min_gain\": 0.1, \"min_rounds\": 4}");
+  assert_int_equal(built_in.calls, 36);
+  put_file(path, "{\"min_gain\": 0.1, \"min_rounds\": 4, \"calls\": 5}");
   assert_int_equal(lab_rule_read(path, &rule, &err), STRATA_OK);
-  assert_true(rule.min_gain == 0.1 && rule.min_rounds == 4 && rule.narrow == built_in.narrow);
+  assert_true(rule.min_gain == 0.1 && rule.min_rounds == 4 && rule.calls == 5 && rule.narrow == built_in.narrow);
   assert_string_not_equal(rule.sha256, built_in.sha256);
   static const char *const bad[] = {"", "[]", "{", "{\"min_gain\": \"x\"}", "{\"min_gain\": 0}",
-                                    "{\"min_rounds\": 4.5}", "{\"speed\": 1}", "{\"max_rounds\": 4}",
+                                    "{\"min_rounds\": 4.5}", "{\"speed\": 1}", "{\"calls\": 0}", "{\"calls\": 37}", "{\"max_rounds\": 4}",
                                     "{\"narrow\": 0.01, \"narrow\": 0.02}", "{\"confidence\": 1e999}"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     put_file(path, bad[i]);
