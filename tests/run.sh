@@ -455,7 +455,7 @@ check_full() {
     # are about does not depend on the level.
     programs parity 900
     without=test_cache
-    programs engine 900
+    programs engine 1800
     without=
     programs lab 900
     part_levels " (ASan, UBSan)" golden
