@@ -3,7 +3,7 @@
 
 #include "gdn_post/gdn_post.h"
 
-enum { BLOCK_HEADS = 16, BLOCK_THREADS = 128 };
+enum { BLOCK_HEADS = 16, BLOCK_THREADS = 128 }; /* four warps, each four heads */
 
 static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_gdn_post_args *a = args;

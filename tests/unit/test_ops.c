@@ -179,6 +179,7 @@ static void test_counts_of_any_args(void **state) {
     const stk_op *op = st_kreg_op((st_op)o);
     int32_t n_accepted = 0;
     args_copy args = {{0}};
+    assert_true(op->args_bytes <= sizeof args);
     memcpy(args.bytes, op->cases, op->args_bytes);
     for (size_t first = 0; first < op->args_bytes; first += sizeof *extremes)
       for (size_t second = first; second < op->args_bytes; second += sizeof *extremes)
