@@ -40,7 +40,7 @@ part_pipeline() {
 # Of the scan, a launch after a few that warm up; of the others, the first ones.
 part_counters() {
   has ncu || return 1
-  local sections="--section SpeedOfLight --section WarpStateStats --section SchedulerStats --section LaunchStats --section Occupancy"
+  local sections="--clock-control none --section SpeedOfLight --section WarpStateStats --section SchedulerStats --section LaunchStats --section Occupancy"
   # shellcheck disable=SC2086
   ncu $sections --launch-skip 4 --launch-count 1 -k 'regex:gdn_scan_cuda$' "$build/tools/bench_cuda/bench_cuda" gdn_scan 2048
   # shellcheck disable=SC2086

@@ -90,9 +90,12 @@ KC_INLINE void find(const stk_qsa_attn_args *a, feed *f, int tile, int part) {
   }
 }
 
+/* Negative beyond the end, where it is as good as 0. It is not brought to 0, since ptxas
+ * 13.0 then takes "= PIECE" from a minimum of sm_90 whose predicate is set for 0, too
+ * (VIMNMX.RELU): docs/cuda.md. */
 KC_INLINE int cells_of_piece(int n_cells, int tile, int part) {
   const int left = n_cells - tile * TILE - part % HALF_PIECES * PIECE;
-  return left < 0 ? 0 : left < PIECE ? left : PIECE;
+  return left < PIECE ? left : PIECE;
 }
 
 /* Rows of a whole piece, where threads and 16 bytes of rows come out even: no division
