@@ -93,6 +93,11 @@ KC_INLINE float kc_silu_near(float x) {
   return kf_over_one_plus(x < 0.0f ? top : x, x < 0.0f ? top_lost : 0.0f, z);
 }
 
+/* The shared functions out of line: where they are hardly ever needed, their code would only
+ * part the lines of the code that is. */
+KC_APART float kc_sigmoid_apart(float x) { return ks_sigmoid(x); }
+KC_APART float kc_silu_apart(float x) { return ks_silu(x); }
+
 /* y[i] = sigmoid(x[i]), i < n (constant); y is not x. */
 KC_INLINE void kc_sigmoid(const float *x, float *y, int n) {
   int near = 1;
@@ -101,7 +106,7 @@ KC_INLINE void kc_sigmoid(const float *x, float *y, int n) {
     y[i] = kc_sigmoid_near(x[i]);
   }
   if (kc_rarely(!near))
-    KC_UNROLL for (int i = 0; i < n; ++i) y[i] = ks_sigmoid(x[i]);
+    KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_sigmoid_apart(x[i]);
 }
 
 KC_INLINE void kc_silu(const float *x, float *y, int n) {
@@ -111,7 +116,7 @@ KC_INLINE void kc_silu(const float *x, float *y, int n) {
     y[i] = kc_silu_near(x[i]);
   }
   if (kc_rarely(!near))
-    KC_UNROLL for (int i = 0; i < n; ++i) y[i] = ks_silu(x[i]);
+    KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_silu_apart(x[i]);
 }
 
 /* x[k] = rsqrt(x[k]) of four values that all lanes have: each is made in a quarter of the

@@ -136,12 +136,13 @@ static cu_result run(const fake_kernel *kernel, void *args, const stk_cuda_launc
   return fake.wrong ? FAILED : 0;
 }
 
-cu_result fake_launch(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                      unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream,
-                      void **parameters, void **extra) {
+cu_result fake_launch(const cu_launch *how, cu_function function, void **parameters, void **extra) {
   const fake_kernel *kernel = (const void *)function;
-  const stk_cuda_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = block_x, .shared_bytes = shared_bytes};
-  (void)block_y, (void)block_z, (void)stream, (void)extra;
+  const stk_cuda_launch launch = {.grid = {how->grid[0], how->grid[1], how->grid[2]}, .block = how->block[0],
+                                  .shared_bytes = how->shared_bytes};
+  (void)extra;
+  for (unsigned i = 0; i < how->n_attributes; ++i)
+    fake_open.overlapped += how->attributes[i].id == CU_LAUNCH_OVERLAPPED && how->attributes[i].value.flag;
   if (!fake.last) return run(kernel, parameters[0], &launch);
   recorded *r = calloc(1, sizeof *r);
   if (!r || kernel->args_bytes > ARGS_MAX) return CU_OUT_OF_MEMORY;

@@ -19,9 +19,10 @@ typedef struct fake_kernel {
  * which returns NULL or what went wrong. */
 FAKE_SHARED const fake_kernel *fake_driver_find(const char *name);
 FAKE_SHARED const char *fake_driver_run(const fake_kernel *kernel, void *args, const stk_cuda_launch *launch);
-/* And counts: stretches of device memory, modules, graphs that are open. */
+/* And counts: stretches of device memory, modules, graphs that are open; and launches that
+ * may overlap the one before. */
 typedef struct fake_counts {
-  int memories, modules, graphs;
+  int memories, modules, graphs, overlapped;
 } fake_counts;
 FAKE_SHARED extern fake_counts fake_open;
 

@@ -185,10 +185,11 @@ strata_status st_cuda_launch(st_cuda *cuda, const st_cuda_module *module, const 
             module->entry, launch->shared_bytes, cuda->info.shared_bytes_max);
   ST_CUDA_TRY(cuda, cuda->driver.function_set(module->function, CU_FUNCTION_SHARED_BYTES_MAX, (int)launch->shared_bytes),
               module->entry);
-  ST_CUDA_TRY(cuda,
-              cuda->driver.launch(module->function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block,
-                                  1, 1, launch->shared_bytes, cuda->stream, parameters, NULL),
-              module->entry);
+  cu_launch_attribute overlapped = {.id = CU_LAUNCH_OVERLAPPED, .value.flag = 1};
+  const cu_launch how = {.grid = {launch->grid[0], launch->grid[1], launch->grid[2]}, .block = {launch->block, 1, 1},
+                         .shared_bytes = launch->shared_bytes, .stream = cuda->stream, .attributes = &overlapped,
+                         .n_attributes = module->waits};
+  ST_CUDA_TRY(cuda, cuda->driver.launch(&how, module->function, parameters, NULL), module->entry);
   return STRATA_OK;
 }
 

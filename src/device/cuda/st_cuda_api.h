@@ -30,9 +30,25 @@ enum {
   CU_FUNCTION_LOCAL_BYTES = 3,
   CU_FUNCTION_REGISTERS = 4,
   CU_FUNCTION_SHARED_BYTES_MAX = 8,
+  CU_LAUNCH_OVERLAPPED = 6, /* launch attribute: programmatic stream serialization */
   CU_STREAM_NON_BLOCKING = 1,
   CU_CAPTURE_THREAD_LOCAL = 1
 };
+
+typedef struct cu_launch_attribute {
+  int id, unused;
+  union {
+    int flag;
+    unsigned long long bytes[8];
+  } value;
+} cu_launch_attribute;
+
+typedef struct cu_launch {
+  unsigned grid[3], block[3], shared_bytes;
+  cu_stream stream;
+  cu_launch_attribute *attributes;
+  unsigned n_attributes;
+} cu_launch;
 
 /* CU(name as called here, exported symbol, arguments) */
 #define ST_CUDA_DRIVER_CALLS(CU)                                                                     \
@@ -67,10 +83,8 @@ enum {
   CU(function, "cuModuleGetFunction", (cu_function * out, cu_module module, const char *name))       \
   CU(function_set, "cuFuncSetAttribute", (cu_function function, int attribute, int value))           \
   CU(function_get, "cuFuncGetAttribute", (int *value, int attribute, cu_function function))          \
-  CU(launch, "cuLaunchKernel",                                                                       \
-     (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
-      unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream, void **parameters, \
-      void **extra))                                                                                 \
+  CU(launch, "cuLaunchKernelEx",                                                                     \
+     (const cu_launch *launch, cu_function function, void **parameters, void **extra))               \
   CU(capture_begin, "cuStreamBeginCapture_v2", (cu_stream stream, int mode))                         \
   CU(capture_end, "cuStreamEndCapture", (cu_stream stream, cu_graph * out))                          \
   CU(graph_instantiate, "cuGraphInstantiateWithFlags",                                               \

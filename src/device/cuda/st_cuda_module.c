@@ -23,12 +23,22 @@ static strata_status write_file(const char *path, const st_cuda_cubin *cubin, st
   return status;
 }
 
+/* KC_KERNEL of kernels/common/k_cuda.h puts an empty function <entry>_waits beside a
+ * kernel that waits. A kernel of another kind may not be launched early. */
+static bool does_wait(const st_cuda *cuda, const st_cuda_module *m) {
+  char name[128];
+  cu_function found;
+  const int n = snprintf(name, sizeof name, "%s_waits", m->entry);
+  return n < (int)sizeof name && cuda->driver.function(&found, m->module, name) == 0;
+}
+
 /* Loads the image and finds the entry in it. */
 static strata_status load(st_cuda *cuda, const st_cuda_source *source, const st_cuda_cubin *cubin,
                           st_cuda_module *out, strata_error *err) {
   const st_cuda_driver *d = &cuda->driver;
   ST_CUDA_TRY(cuda, d->module_load(&out->module, cubin->bytes), source->name);
   ST_CUDA_TRY(cuda, d->function(&out->function, out->module, source->entry), source->entry);
+  out->waits = does_wait(cuda, out);
   ST_CUDA_TRY(cuda, d->function_get(&out->info.registers, CU_FUNCTION_REGISTERS, out->function), "cuFuncGetAttribute");
   ST_CUDA_TRY(cuda, d->function_get(&out->info.local_bytes, CU_FUNCTION_LOCAL_BYTES, out->function), "cuFuncGetAttribute");
   ST_CUDA_TRY(cuda, d->function_get(&out->info.shared_bytes, CU_FUNCTION_SHARED_BYTES, out->function), "cuFuncGetAttribute");
