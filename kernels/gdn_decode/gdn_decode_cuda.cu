@@ -31,15 +31,15 @@ KC_INLINE void own_load(own_part *w, const stk_gdn_decode_args *a, int h, int kh
   const int nk = key_elems(pre), nv = value_elems(pre);
   const int64_t dk = 32 * nk, dv = 32 * nv;
   if (kc_warp == 0) {
-    conv_begin(&w->first, pre, kh * dk, nk, n_taps, 0);
-    conv_begin(&w->second, pre, (pre->k_heads + kh) * dk, nk, n_taps, 0);
-    conv_rows(&w->first, 0, 1, 1, nk, &w->x[0]);
-    conv_rows(&w->second, 0, 1, 1, nk, &w->x[1]);
+    conv_begin(&w->first, pre, kh * dk, nk, n_taps, 1, 0);
+    conv_begin(&w->second, pre, (pre->k_heads + kh) * dk, nk, n_taps, 1, 0);
+    conv_row(&w->first, 0, nk, w->x[0]);
+    conv_row(&w->second, 0, nk, w->x[1]);
     load_row(pre->k_tail + (pre->k_heads + kh) * dk, w->before, nk);
   }
   if (kc_warp == 1) {
-    conv_begin(&w->first, pre, 2 * pre->k_heads * dk + h * dv, nv, n_taps, 0);
-    conv_rows(&w->first, 0, 1, 1, nv, &w->x[0]);
+    conv_begin(&w->first, pre, 2 * pre->k_heads * dk + h * dv, nv, n_taps, 1, 0);
+    conv_row(&w->first, 0, nv, w->x[0]);
   }
   if (kc_warp == 2) {
     load_row(a->post.z + h * dv, w->x[0], nv);
@@ -50,9 +50,10 @@ KC_INLINE void own_load(own_part *w, const stk_gdn_decode_args *a, int h, int kh
 /* Query and key of the head, and their dots with each other and the key before, which
  * then is this one. */
 KC_INLINE void make_keys(own_part *w, int odd, const shared_parts *s, int n, int n_taps) {
-  float q[ELEMS_MAX], k[ELEMS_MAX], sum[3];
-  conv_token(&w->first, w->x[0], n, n_taps, q);
-  conv_token(&w->second, w->x[1], n, n_taps, k);
+  float raw[2 * ELEMS_MAX], both[2 * ELEMS_MAX], *q = both, *k = both + n, sum[3];
+  conv_token(&w->first, w->x[0], n, n_taps, raw);
+  conv_token(&w->second, w->x[1], n, n_taps, raw + n);
+  kc_silu(raw, both, 2 * n);
   sum[0] = tree_lane(q, q, n);
   sum[1] = tree_lane(k, k, n);
   kc_lanes_sums(sum, 2);
@@ -126,8 +127,9 @@ KC_CLUSTER_KERNEL(gdn_decode_cuda, stk_gdn_decode_args, 256, 1, GDN_RATIO) {
   }
   if (kc_warp == 0) make_keys(&own, odd, &s, key_elems(pre), n_taps);
   if (kc_warp == 1) {
-    float y[ELEMS_MAX];
-    conv_token(&own.first, own.x[0], value_elems(pre), n_taps, y);
+    float raw[ELEMS_MAX], y[ELEMS_MAX];
+    conv_token(&own.first, own.x[0], value_elems(pre), n_taps, raw);
+    kc_silu(raw, y, value_elems(pre));
     store_row(s.v, y, value_elems(pre));
   }
   if (kc_warp == 2 && kc_lane == 0) gate_of(pre, 0, h, s.dots + 3, s.dots + 4);

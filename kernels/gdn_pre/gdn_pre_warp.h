@@ -1,5 +1,7 @@
 /* gdn_pre_warp.h -- what the GPU kernels of gdn_pre share: a warp's convolution of a
- * head's channels and the norms, lane l holding channels l, l + 32, ... */
+ * head's channels and the norms. Lane l holds channels l, l + 32, ..., so that the lanes
+ * of the order tree32 are the warp's; or, where nothing is summed, groups of 2 or 4
+ * neighbours, such groups as many times 32 apart. */
 #ifndef GDN_PRE_WARP_H
 #define GDN_PRE_WARP_H
 
@@ -21,8 +23,8 @@
 #define TAPS_MAX STK_CONV_TAPS_MAX
 #endif
 
-/* A lane's channels, 32 apart: their taps, and the rows before the next token, oldest
- * first. n (channels a lane) and n_taps are constants where these are inlined. */
+/* A lane's channels: their taps, and the rows before the next token, oldest first. n
+ * (channels a lane), n_taps and group (neighbours) are constants where these are inlined. */
 typedef struct conv {
   const float *x; /* the window's rows at the lane's first channel */
   float *history;
@@ -30,9 +32,12 @@ typedef struct conv {
   float w[TAPS_MAX][ELEMS_MAX], row[TAPS_MAX][ELEMS_MAX];
 } conv;
 
-KC_INLINE float raw(const conv *v, int n_taps, int64_t t, int i) {
+/* Channel i of a lane, from its first one on. */
+KC_INLINE int channel(int i, int group) { return i / group * 32 * group + i % group; }
+
+KC_INLINE float raw(const conv *v, int n_taps, int64_t t, int i, int group) {
   const float *row = t < 0 ? v->history + (n_taps - 1 + t) * v->stride : v->x + t * v->stride;
-  return row[32 * i];
+  return row[channel(i, group)];
 }
 
 KC_INLINE int taps_of(const stk_gdn_pre_args *a) {
@@ -50,21 +55,16 @@ KC_INLINE int value_elems(const stk_gdn_pre_args *a) {
   return V_DIM / 32;
 }
 
-/* Channels c0 on. */
-KC_INLINE void conv_place(conv *v, const stk_gdn_pre_args *a, int64_t c0) {
+/* Channels c0 on, about to do token t. */
+KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps, int group, int64_t t) {
+  const int64_t c = c0 + kc_lane * group;
   v->stride = 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
-  v->x = a->qkv + c0 + kc_lane;
-  v->history = a->history + c0 + kc_lane;
-}
-
-/* And about to do token t. */
-KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps, int64_t t) {
-  const int64_t c = c0 + kc_lane;
-  conv_place(v, a, c0);
+  v->x = a->qkv + c;
+  v->history = a->history + c;
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = raw(v, n_taps, t - (n_taps - 1) + j, i);
+    KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = raw(v, n_taps, t - (n_taps - 1) + j, i, group);
   KC_UNROLL for (int i = 0; i < n; ++i) {
-    const float *w = a->conv_w + (c + 32 * i) * n_taps;
+    const float *w = a->conv_w + (c + channel(i, group)) * n_taps;
     if (n_taps == 4) {
       const kc4 taps = kc_load4(w);
       KC_UNROLL for (int j = 0; j < 4; ++j) v->w[j][i] = taps.v[j];
@@ -74,21 +74,15 @@ KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n,
   }
 }
 
-/* The raw rows of n_rows tokens from t on; the row of the last token before t1 in place
- * of those from there on. */
-KC_INLINE void conv_rows(const conv *v, int64_t t, int64_t t1, int n_rows, int n, float x[][ELEMS_MAX]) {
+/* The raw row of token t, of channels 32 apart. */
+KC_INLINE void conv_row(const conv *v, int64_t t, int n, float *x) {
   const float *row = v->x + t * v->stride;
-  const int left = (int)(t1 - t);
-  KC_UNROLL for (int k = 0; k < n_rows; ++k) {
-    KC_UNROLL for (int i = 0; i < n; ++i) x[k][i] = row[32 * i];
-    if (k + 1 < left) row += v->stride;
-  }
+  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = row[32 * i];
 }
 
-/* y = silu(conv) of the token whose row is x, and on to the next. */
-KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *y) {
+/* The convolution of the token whose row is x, and on to the next. */
+KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *sum) {
   const int last = n_taps - 1;
-  float sum[ELEMS_MAX];
   KC_UNROLL for (int i = 0; i < n; ++i) {
     sum[i] = v->w[0][i] * v->row[0][i];
     KC_UNROLL for (int j = 1; j < last; ++j) sum[i] = ks_fma(v->w[j][i], v->row[j][i], sum[i]);
@@ -96,13 +90,15 @@ KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *y) 
     KC_UNROLL for (int j = 0; j < last - 1; ++j) v->row[j][i] = v->row[j + 1][i];
     v->row[last - 1][i] = x[i];
   }
-  kc_silu(sum, y, n);
 }
 
-/* Ascending rows: each is read from where it was before anything is written there. */
-KC_INLINE void conv_advance(const conv *v, int64_t T, int n, int n_taps) {
-  for (int j = 0; j < n_taps - 1; ++j)
-    for (int i = 0; i < n; ++i) v->history[j * v->stride + 32 * i] = raw(v, n_taps, T - (n_taps - 1) + j, i);
+/* The window's last rows are the new history: all are read before one is written. */
+KC_INLINE void conv_advance(const conv *v, int64_t T, int n, int n_taps, int group) {
+  float row[TAPS_MAX][ELEMS_MAX];
+  KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
+    KC_UNROLL for (int i = 0; i < n; ++i) row[j][i] = raw(v, n_taps, T - (n_taps - 1) + j, i, group);
+  KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
+    KC_UNROLL for (int i = 0; i < n; ++i) v->history[j * v->stride + channel(i, group)] = row[j][i];
 }
 
 /* The lane's part of tree32 of x * y. */
