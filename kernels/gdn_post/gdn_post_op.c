@@ -36,6 +36,7 @@ static const stk_gdn_post_args cases[] = {
     {.n_tokens = 5, .v_heads = 6, .v_dim = 128, .eps = 1e-6f, .outputs = STK_POST_F16},
     {.n_tokens = 1, .v_heads = 48, .v_dim = 128, .eps = 1e-6f, .outputs = STK_POST_F32 | STK_POST_F16},
     {.n_tokens = 3, .v_heads = 1, .v_dim = 96, .eps = 1e-5f, .gate = STK_GATE_SILU, .outputs = STK_POST_F32},
+    {.n_tokens = 514, .v_heads = 5, .v_dim = 128, .eps = 1e-6f, .outputs = STK_POST_F32 | STK_POST_F16},
     {.n_tokens = 2, .v_heads = 3, .v_dim = 35, .eps = 1e-5f, .gate = STK_GATE_SILU, .outputs = STK_POST_F16},
 };
 
