@@ -64,10 +64,12 @@ const char *lab_topk_fill_name(int32_t fill) { return fills[fill].name; }
 void lab_topk_fill(int32_t fill, float *score, int32_t n, uint64_t *random) { fills[fill].fill(score, n, random); }
 
 stk_qsa_topk_args lab_topk_shape(int32_t shape) {
-  static const int32_t n_cells[LAB_TOPK_SHAPES] = {2052, 8191, 262147, 400001};
-  const int32_t n = n_cells[shape];
-  return (stk_qsa_topk_args){.n_tokens = 1, .pos0 = n - 1, .ratio = 4, .budget = 2048, .score_stride = n / 4,
-                             .ids_stride = 2051};
+  static const struct {
+    int32_t n_cells, ratio, budget;
+  } shapes[LAB_TOPK_SHAPES] = {{2052, 4, 2048}, {8191, 4, 2048}, {20001, 1, 5000}, {262147, 4, 2048}, {400001, 4, 2048}};
+  const int32_t n = shapes[shape].n_cells, ratio = shapes[shape].ratio, budget = shapes[shape].budget;
+  return (stk_qsa_topk_args){.n_tokens = 1, .pos0 = n - 1, .ratio = ratio, .budget = budget, .score_stride = n / ratio,
+                             .ids_stride = budget + ratio - 1};
 }
 
 void lab_topk_put(lab_case *c, int32_t fill) {

@@ -5,7 +5,7 @@
 
 static const char *plan(const void *args, stk_cuda_launch *launch) {
   const stk_qsa_topk_args *a = args;
-  const int32_t held = qsa_topk_held(a, (a->pos0 + a->n_tokens) / a->ratio);
+  const int32_t held = qsa_topk_held(a, qsa_topk_blocks(a));
   *launch = (stk_cuda_launch){.grid = {(uint32_t)a->n_tokens, 1, 1}, .block = (uint32_t)qsa_topk_threads(a)};
   launch->shared_bytes = (uint32_t)sizeof(qsa_topk_shared) + 4 * (uint32_t)held;
   snprintf(launch->options, sizeof launch->options, "-DQSA_THREADS=%d -DQSA_RATIO=%d", qsa_topk_threads(a), a->ratio);
