@@ -1,9 +1,12 @@
-/* Times of the gated delta net's GPU kernels beside their floors, one table: median microseconds of a
- * launch in graph replays after warm-up, buffers rotated past the second-level cache.
+/* Times of the gated delta net's GPU kernels, and of qsa_decode's two forms, beside their
+ * floors, one table: median microseconds of a launch in graph replays after warm-up,
+ * buffers rotated past the second-level cache.
  *
- *   bench_cuda [OP [T]]      OP: an op, batch (steps of many sequences), decode (pre,
- *                            step and post of a token in one launch), layers (36 layers
- *                            of pre, scan and post)
+ *   bench_cuda [--kernels DIR] [OP [T]]
+ *
+ * OP: an op, batch (steps of many sequences), decode (pre, step and post of a token in
+ * one launch), layers (36 layers of pre, scan and post), qsa_decode. DIR: sources that take the
+ * place of built-in ones, as in lab check.
  *
  * The floor of a row is the larger of its bytes over BANDWIDTH and, for the scan, its
  * multiply-adds over FMA_RATE; both were read on an H200 (docs/perf/h200.md). */
@@ -12,12 +15,14 @@
 #include <string.h>
 
 #include "device/cuda/st_cuda_kernels.h"
+#include "device/cuda/st_cuda_sources.h"
 #include "gdn_decode/gdn_decode.h"
 #include "gdn_post/gdn_post.h"
 #include "gdn_pre/gdn_pre.h"
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_cuda.h"
+#include "qsa_decode/qsa_decode_cuda.h"
 
 static const double BANDWIDTH = 4.28e12, FMA_RATE = 32.2e12;
 enum { SETS_MAX = 40, ROUNDS = 15 };
@@ -257,6 +262,29 @@ out:
   return status;
 }
 
+/* One token against 2048 and 32768 cells, of which it has a list of 2048: a block a split,
+ * and a cluster a split. */
+static strata_status run_decode_forms(st_cuda *cuda, strata_error *err) {
+  const stk_cuda_kernel *const forms[] = {st_cuda_kernel_of("qsa_decode", 0), &stk_cuda_qsa_decode_cuda_cluster};
+  static const struct {
+    int32_t pos0, n_sets;
+  } sizes[] = {{2047, 16}, {32767, 2}};
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
+    for (int32_t kind = 0; kind < STK_KV_KINDS; ++kind)
+      for (size_t i = 0; i < sizeof forms / sizeof *forms; ++i) {
+        lab_settings settings = {0};
+        char label[64];
+        row r = {.kernel = forms[i], .op = st_kreg_op(ST_OP_qsa_decode), .n_sets = sizes[s].n_sets, .label = label};
+        ST_TRY(lab_settings_put(&settings, "T", 1, err));
+        ST_TRY(lab_settings_put(&settings, "pos0", sizes[s].pos0, err));
+        ST_TRY(lab_settings_put(&settings, "kv", kind, err));
+        ST_TRY(lab_args_make(r.op, &settings, &r.args, err));
+        snprintf(label, sizeof label, "T=1 pos0=%d kv=%d", (int)sizes[s].pos0, (int)kind);
+        ST_TRY(run_row(cuda, &r, err));
+      }
+  return STRATA_OK;
+}
+
 static strata_status run_batches(st_cuda *cuda, strata_error *err) {
   static const int32_t sizes[] = {1, 16, 64, 256};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i)
@@ -295,25 +323,42 @@ static strata_status run_op(st_cuda *cuda, const stk_op *op, int32_t T, strata_e
   return STRATA_OK;
 }
 
+/* Those of the name, or all without one; T 0: several. */
+static strata_status run(st_cuda *cuda, const char *what, int32_t T, strata_error *err) {
+  for (int op = 0; op < ST_OPS; ++op) {
+    const stk_op *contract = st_kreg_op((st_op)op);
+    const bool is_here = strncmp(contract->name, "gdn", 3) == 0 && st_cuda_kernel_of(contract->name, 0);
+    if (is_here && (!what || strcmp(what, contract->name) == 0)) ST_TRY(run_op(cuda, contract, T, err));
+  }
+  if (!what || strcmp(what, "batch") == 0) ST_TRY(run_batches(cuda, err));
+  for (int32_t pos0 = 0; pos0 < 2 && (!what || strcmp(what, "decode") == 0); ++pos0)
+    ST_TRY(run_decode(cuda, pos0, err));
+  if (!what || strcmp(what, "layers") == 0) ST_TRY(run_prompts(cuda, err));
+  if (!what || strcmp(what, "qsa_decode") == 0) ST_TRY(run_decode_forms(cuda, err));
+  return STRATA_OK;
+}
+
 int main(int argc, char **argv) {
   char why[512];
   st_cuda *cuda = NULL;
+  st_cuda_sources *sources = NULL;
   strata_error err = {0};
+  strata_status status = STRATA_OK;
   if (st_cuda_count(why, sizeof why) == 0) {
     fprintf(stderr, "bench_cuda: %s\n", why);
     return 2;
   }
-  strata_status status = st_cuda_open(0, NULL, &cuda, &err);
-  for (int op = 0; op < ST_OPS && status == STRATA_OK; ++op) {
-    const stk_op *contract = st_kreg_op((st_op)op);
-    if (strncmp(contract->name, "gdn", 3) == 0 && st_cuda_kernel_of(contract->name, 0) && (argc < 2 || strcmp(argv[1], contract->name) == 0))
-      status = run_op(cuda, contract, argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0, &err);
+  if (argc > 2 && strcmp(argv[1], "--kernels") == 0) {
+    status = st_cuda_sources_open(argv[2], &sources, &err);
+    argc -= 2;
+    argv += 2;
   }
-  if (status == STRATA_OK && (argc < 2 || strcmp(argv[1], "batch") == 0)) status = run_batches(cuda, &err);
-  for (int32_t pos0 = 0; pos0 < 2 && status == STRATA_OK && (argc < 2 || strcmp(argv[1], "decode") == 0); ++pos0)
-    status = run_decode(cuda, pos0, &err);
-  if (status == STRATA_OK && (argc < 2 || strcmp(argv[1], "layers") == 0)) status = run_prompts(cuda, &err);
+  if (status == STRATA_OK) status = st_cuda_open(0, NULL, &cuda, &err);
+  if (status == STRATA_OK) st_cuda_use_sources(cuda, sources);
+  if (status == STRATA_OK)
+    status = run(cuda, argc > 1 ? argv[1] : NULL, argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0, &err);
   if (status != STRATA_OK) fprintf(stderr, "bench_cuda: %s\n", err.message);
   st_cuda_close(&cuda);
+  st_cuda_sources_close(&sources);
   return status != STRATA_OK;
 }
