@@ -18,8 +18,6 @@
  *   kc_thread, kc_block, kc_block_y, kc_block_z   indices
  *   kc_sync                     barrier of the block
  *   kc_cluster_arrive, kc_cluster_wait   barrier of the cluster in two halves, by turns
- *   kc_cluster_store(p, rank, f)  *p = f in the shared memory of block `rank` of the
- *                               cluster; after a first barrier, when all have begun
  *   kc_sync_warp                barrier of the warp, orders shared memory
  *   kc_shuffle(v, lane)         v of another lane of the warp; all lanes call it
  *   kc_shuffle_xor(v, mask), kc_any(condition)
@@ -99,11 +97,6 @@ KC_INLINE void kc_sync(void) { __syncthreads(); }
 KC_INLINE void kc_sync_warp(void) { __syncwarp(); }
 KC_INLINE void kc_cluster_arrive(void) { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 KC_INLINE void kc_cluster_wait(void) { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-KC_INLINE void kc_cluster_store(float *p, int rank, float f) {
-  unsigned at;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"((unsigned)__cvta_generic_to_shared(p)), "r"(rank));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(f) : "memory");
-}
 KC_INLINE float kc_shuffle(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 KC_INLINE float kc_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 KC_INLINE int kc_any(int condition) { return __any_sync(0xffffffffu, condition); }
@@ -205,7 +198,6 @@ void kc_sync(void);
 void kc_sync_warp(void);
 void kc_cluster_arrive(void);
 void kc_cluster_wait(void);
-void kc_cluster_store(float *p, int rank, float f);
 float kc_shuffle(float v, int lane);
 float kc_shuffle_xor(float v, int mask);
 unsigned kc_ballot(int condition);

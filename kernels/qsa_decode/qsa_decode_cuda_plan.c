@@ -10,27 +10,10 @@ static const char *plan(const void *args, stk_cuda_launch *launch) {
   const int64_t groups = (int64_t)a->kv_heads * qsa_decode_groups(a, heads);
   if (splits > INT32_MAX || groups > 65535) return "qsa_decode: n_tokens, q_heads: fewer expected on a GPU";
   *launch = (stk_cuda_launch){.grid = {(uint32_t)splits, (uint32_t)groups, 1}, .block = 32 * QSA_DECODE_WARPS};
-  launch->shared_bytes = (uint32_t)qsa_decode_shared_bytes(heads);
-  snprintf(launch->options, sizeof launch->options, "-DQSA_DIM=%d -DQSA_HEADS=%d -DQSA_KIND=%d", a->head_dim, heads,
-           a->kv_kind);
-  return NULL;
-}
-
-static const char *plan_cluster(const void *args, stk_cuda_launch *launch) {
-  const stk_qsa_decode_args *a = args;
-  const int heads = qsa_cluster_heads(a);
-  const int64_t blocks = a->n_tokens * stk_qsa_splits_max(a->budget, a->ratio) * QSA_DECODE_WARPS;
-  const int64_t groups = (int64_t)a->kv_heads * qsa_decode_groups(a, heads);
-  if (a->head_dim % 256) return "qsa_decode: head_dim: a multiple of 256 expected in clusters";
-  if (blocks > INT32_MAX || groups > 65535) return "qsa_decode: n_tokens, q_heads: fewer expected on a GPU";
-  *launch = (stk_cuda_launch){.grid = {(uint32_t)blocks, (uint32_t)groups, 1}, .block = 32 * QSA_DECODE_WARPS};
-  launch->cluster = QSA_DECODE_WARPS;
-  launch->shared_bytes = (uint32_t)qsa_cluster_shared_bytes(heads, a->head_dim, a->kv_kind);
+  launch->shared_bytes = (uint32_t)qsa_decode_shared_bytes(heads, a->head_dim, a->kv_kind);
   snprintf(launch->options, sizeof launch->options, "-DQSA_DIM=%d -DQSA_HEADS=%d -DQSA_KIND=%d", a->head_dim, heads,
            a->kv_kind);
   return NULL;
 }
 
 STK_CUDA_KERNEL(qsa_decode, cuda, qsa_decode_cuda, STK_QSA_DECODE_CONTRACT, stk_qsa_decode_args, STK_EXACT, plan);
-STK_CUDA_KERNEL(qsa_decode, cuda_cluster, qsa_decode_cuda_cluster, STK_QSA_DECODE_CONTRACT, stk_qsa_decode_args,
-                STK_EXACT, plan_cluster);

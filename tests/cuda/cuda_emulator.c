@@ -47,7 +47,6 @@ static struct {
   cuda_entry *entry;
   const void *args;
   size_t shared_bytes; /* of a block, with its guard */
-  int cluster;
   char error[200];
 } emu;
 
@@ -83,11 +82,6 @@ void kc_cluster_arrive(void) {
   if (t->arrived++ != t->passed) fault("arrives twice at the cluster's barrier");
 }
 void kc_cluster_wait(void) { give_way(WAIT_CLUSTER); }
-void kc_cluster_store(float *p, int rank, float f) {
-  const int own = kc_emulator.block[0] % emu.cluster;
-  if (!emu.threads[emu.running].passed) fault("a store to a block that may not have begun");
-  else memcpy((char *)p + ((ptrdiff_t)rank - own) * (ptrdiff_t)emu.shared_bytes, &f, sizeof f);
-}
 
 static float exchange(wait waits, float value, int operand) {
   thread *t = &emu.threads[emu.running];
@@ -227,7 +221,6 @@ static void run_blocks(const stk_cuda_launch *launch, unsigned char *shared, int
   const int n_block = (int)launch->block, cluster = launch->cluster ? (int)launch->cluster : 1;
   const size_t bytes = launch->shared_bytes, whole = bytes + SHARED_GUARD;
   emu.shared_bytes = whole;
-  emu.cluster = cluster;
   memset(shared, POISON, whole * (size_t)cluster);
   for (int b = 0; b < cluster; ++b)
     for (int i = 0; i < n_block; ++i)

@@ -6,7 +6,6 @@
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_cuda.h"
-#include "qsa_decode/qsa_decode_cuda.h"
 #include "tests/cuda/decode_case.h"
 
 enum { REPEATS = 100 };
@@ -101,52 +100,6 @@ out:
   return status;
 }
 
-/* One shape of qsa_decode in clusters, n_repeats times from the same start. */
-static strata_status check_cluster(st_cuda *cuda, const void *shape, int32_t n_repeats, char *text, size_t n_bytes,
-                                   strata_error *err) {
-  const stk_op *op = st_kreg_op(ST_OP_qsa_decode);
-  const lab_fill fill = {.seed = 1, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
-  strata_status status = STRATA_OK;
-  lab_case want = {0}, start = {0}, got = {0};
-  lab_cuda_case device = {0};
-  st_cuda_module *module = NULL;
-  stk_cuda_launch launch;
-  if (stk_cuda_qsa_decode_cuda_cluster.plan(shape, &launch)) return STRATA_OK;
-  ST_TRY_OUT(lab_case_init(&want, op, shape, fill, err));
-  ST_TRY_OUT(lab_case_init(&start, op, shape, fill, err));
-  ST_TRY_OUT(lab_case_init(&got, op, shape, fill, err));
-  lab_case_run(&want, op->oracle, 1);
-  ST_TRY_OUT(lab_cuda_case_init(cuda, &start, &device, err));
-  ST_TRY_OUT(st_cuda_module_open_kernel(cuda, &stk_cuda_qsa_decode_cuda_cluster, launch.options, &module, err));
-  for (int32_t r = 0; r < n_repeats && !text[0]; ++r) {
-    ST_TRY_OUT(lab_cuda_case_upload(cuda, &start, &device, err));
-    ST_TRY_OUT(st_cuda_launch(cuda, module, &launch, device.args.bytes, err));
-    ST_TRY_OUT(lab_cuda_case_download(cuda, &device, &got, err));
-    lab_difference d = lab_case_compare(&want, &got);
-    if (d.tensor) lab_difference_describe(&d, 0, text, n_bytes);
-  }
-out:
-  lab_case_release(&want);
-  lab_case_release(&start);
-  lab_case_release(&got);
-  lab_cuda_case_release(cuda, &device);
-  st_cuda_module_close(cuda, &module);
-  return status;
-}
-
-static strata_status check_clusters(st_cuda *cuda, int32_t n_repeats, int32_t *n_failed, strata_error *err) {
-  const stk_op *op = st_kreg_op(ST_OP_qsa_decode);
-  char text[256] = "";
-  for (int32_t c = 0; c < op->n_cases && !text[0]; ++c) {
-    const void *shape = (const char *)op->cases + (size_t)c * op->args_bytes;
-    ST_TRY(check_cluster(cuda, shape, n_repeats, text, sizeof text, err));
-  }
-  if (!text[0]) ST_TRY(check_cluster(cuda, op->released, n_repeats / 10 + 1, text, sizeof text, err));
-  show(NULL, "qsa_decode.cuda_cluster = oracle", text[0] ? text : NULL);
-  *n_failed += text[0] != 0;
-  return STRATA_OK;
-}
-
 /* The quick division by 1 + z: every divisor in [1, 2], with 64 numerators each. */
 static const char division_text[] =
     "#include \"common/k_cuda_math.h\"\n"
@@ -200,8 +153,6 @@ int main(int argc, char **argv) {
     status = lab_cuda_check(cuda, argc > 1 ? argv[1] : NULL, argc > 2 ? 1 : REPEATS, show, NULL, &n_passed, &n_failed, &err);
   if (status == STRATA_OK) status = check_division(cuda, &n_failed, &err);
   if (status == STRATA_OK) status = check_batch(cuda, &n_failed, &err);
-  if (status == STRATA_OK && st_cuda_info_of(cuda)->major >= 9)
-    status = check_clusters(cuda, argc > 2 ? 1 : REPEATS, &n_failed, &err);
   for (int32_t pos0 = 0; pos0 < 4 && status == STRATA_OK && st_cuda_info_of(cuda)->major >= 9; ++pos0)
     status = check_decode(cuda, pos0, argc > 2 ? 1 : REPEATS, &n_failed, &err);
   if (status != STRATA_OK) printf("%s\nnot ok GPU\n", err.message);

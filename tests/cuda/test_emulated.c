@@ -42,12 +42,17 @@ static const stk_qsa_score_args long_score = {.n_tokens = 1, .pos0 = 220000, .id
 static const stk_qsa_topk_args many_topk = {.n_tokens = 270, .pos0 = 600, .ratio = 2, .budget = 8, .score_stride = 450,
                                             .ids_stride = 9};
 
+/* More values than have a slot, and slots for no more than a tile. */
+static const stk_qsa_decode_args full_decode = STK_QSA_CASE(1, 293, 5, 1, 256, 512, 4, STK_KV_F32, STK_ATTN_F32);
+static const stk_qsa_decode_args wide_decode = STK_QSA_CASE(1, 293, 5, 1, 512, 512, 4, STK_KV_F32, STK_ATTN_F32);
+
 /* Shapes that are dear to the emulator, and bring a kernel where its op's cases do not. */
 static const struct {
   st_op op;
   const void *shape;
 } further[] = {{ST_OP_gdn_scan, &long_scan}, {ST_OP_qsa_score, &wide_score}, {ST_OP_qsa_score, &long_score},
-               {ST_OP_qsa_topk, &many_topk}};
+               {ST_OP_qsa_topk, &many_topk},
+               {ST_OP_qsa_decode, &full_decode}, {ST_OP_qsa_decode, &wide_decode}};
 
 static void run_case(const emulated *e, const stk_op *op, int32_t index, const void *shape, cuda_order order) {
   const lab_fill fill = {.seed = 1 + (uint64_t)order, .poison = 0x5a, .guard = 0x5e, .unread = 0xff};
@@ -220,33 +225,14 @@ static void test_decode(void **state) {
     }
 }
 
-cuda_entry qsa_decode_cuda_cluster;
-
-/* Shapes beside the op's: two halves of an odd number of heads, two dimensions a lane. */
-static const stk_qsa_decode_args cluster_shapes[] = {
-    STK_QSA_CASE(1, 293, 5, 1, 256, 512, 4, STK_KV_F32, STK_ATTN_F32),
-    STK_QSA_CASE(1, 70, 7, 1, 512, 68, 4, STK_KV_Q8, STK_ATTN_F32),
-};
-
-static void test_cluster(void **state) {
-  const emulated cluster = {&stk_cuda_qsa_decode_cuda_cluster, qsa_decode_cuda_cluster};
-  const stk_op *op = st_kreg_op(ST_OP_qsa_decode);
-  (void)state;
-  for (int32_t c = 0; c < op->n_cases; ++c)
-    run_case(&cluster, op, c, (const char *)op->cases + (size_t)c * op->args_bytes, CUDA_SHUFFLED);
-  for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order)
-    for (int32_t c = 0; c < 2; ++c) run_case(&cluster, op, -1 - c, &cluster_shapes[c], (cuda_order)order);
-}
-
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 6];
+  struct CMUnitTest tests[N_KERNELS + 5];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
   tests[N_KERNELS + 1] = (struct CMUnitTest)cmocka_unit_test(test_decode);
   tests[N_KERNELS + 2] = (struct CMUnitTest)cmocka_unit_test(test_division);
   tests[N_KERNELS + 3] = (struct CMUnitTest)cmocka_unit_test(test_selection);
-  tests[N_KERNELS + 4] = (struct CMUnitTest)cmocka_unit_test(test_cluster);
-  tests[N_KERNELS + 5] = (struct CMUnitTest)cmocka_unit_test(test_near);
+  tests[N_KERNELS + 4] = (struct CMUnitTest)cmocka_unit_test(test_near);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }

@@ -16,7 +16,6 @@
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
-#include "qsa_decode/qsa_decode_cuda.h"
 
 static const int chips[][2] = {{8, 0}, {9, 0}, {10, 0}};
 enum { N_CHIPS = sizeof chips / sizeof *chips };
@@ -92,7 +91,6 @@ static void test_batch(void **state) {
 static void test_decode(void **state) {
   (void)state;
   compile_everywhere(&stk_cuda_gdn_decode_cuda, "-DGDN_DK=128 -DGDN_DV=128 -DGDN_TAPS=4 -DGDN_RATIO=3", 9);
-  compile_everywhere(&stk_cuda_qsa_decode_cuda_cluster, "-DQSA_DIM=256 -DQSA_HEADS=12 -DQSA_KIND=0", 9);
 }
 
 /* A source that does not compile: the message names file, line and what is wrong. */

@@ -1,12 +1,12 @@
-/* Times of the gated delta net's GPU kernels, and of qsa_decode's two forms, beside their
- * floors, one table: median microseconds of a launch in graph replays after warm-up,
+/* Times of the gated delta net's GPU kernels, and of qsa_decode, beside their floors,
+ * one table: median microseconds of a launch in graph replays after warm-up,
  * buffers rotated past the second-level cache.
  *
  *   bench_cuda [--kernels DIR] [OP [T]]
  *
  * OP: an op, batch (steps of many sequences), decode (pre, step and post of a token in
- * one launch), layers (36 layers of pre, scan and post), qsa_decode. DIR: sources that take the
- * place of built-in ones, as in lab check.
+ * one launch), layers (36 layers of pre, scan and post), qsa_decode. DIR: sources that
+ * take the place of built-in ones, as in lab check.
  *
  * The floor of a row is the larger of its bytes over BANDWIDTH and, for the scan, its
  * multiply-adds over FMA_RATE; both were read on an H200 (docs/perf/h200.md). */
@@ -22,7 +22,7 @@
 #include "gdn_step/gdn_step_batch.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_cuda.h"
-#include "qsa_decode/qsa_decode_cuda.h"
+#include "qsa_decode/qsa_decode.h"
 
 static const double BANDWIDTH = 4.28e12, FMA_RATE = 32.2e12;
 enum { SETS_MAX = 40, ROUNDS = 15 };
@@ -262,26 +262,24 @@ out:
   return status;
 }
 
-/* One token against 2048 and 32768 cells, of which it has a list of 2048: a block a split,
- * and a cluster a split. */
-static strata_status run_decode_forms(st_cuda *cuda, strata_error *err) {
-  const stk_cuda_kernel *const forms[] = {st_cuda_kernel_of("qsa_decode", 0), &stk_cuda_qsa_decode_cuda_cluster};
+/* One token against 2048 and 32768 cells, of which it has a list of 2048. */
+static strata_status run_qsa_decode(st_cuda *cuda, strata_error *err) {
   static const struct {
     int32_t pos0, n_sets;
   } sizes[] = {{2047, 16}, {32767, 2}};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
-    for (int32_t kind = 0; kind < STK_KV_KINDS; ++kind)
-      for (size_t i = 0; i < sizeof forms / sizeof *forms; ++i) {
-        lab_settings settings = {0};
-        char label[64];
-        row r = {.kernel = forms[i], .op = st_kreg_op(ST_OP_qsa_decode), .n_sets = sizes[s].n_sets, .label = label};
-        ST_TRY(lab_settings_put(&settings, "T", 1, err));
-        ST_TRY(lab_settings_put(&settings, "pos0", sizes[s].pos0, err));
-        ST_TRY(lab_settings_put(&settings, "kv", kind, err));
-        ST_TRY(lab_args_make(r.op, &settings, &r.args, err));
-        snprintf(label, sizeof label, "T=1 pos0=%d kv=%d", (int)sizes[s].pos0, (int)kind);
-        ST_TRY(run_row(cuda, &r, err));
-      }
+    for (int32_t kind = 0; kind < STK_KV_KINDS; ++kind) {
+      lab_settings settings = {0};
+      char label[64];
+      row r = {.kernel = st_cuda_kernel_of("qsa_decode", 0), .op = st_kreg_op(ST_OP_qsa_decode),
+               .n_sets = sizes[s].n_sets, .label = label};
+      ST_TRY(lab_settings_put(&settings, "T", 1, err));
+      ST_TRY(lab_settings_put(&settings, "pos0", sizes[s].pos0, err));
+      ST_TRY(lab_settings_put(&settings, "kv", kind, err));
+      ST_TRY(lab_args_make(r.op, &settings, &r.args, err));
+      snprintf(label, sizeof label, "T=1 pos0=%d kv=%d", (int)sizes[s].pos0, (int)kind);
+      ST_TRY(run_row(cuda, &r, err));
+    }
   return STRATA_OK;
 }
 
@@ -334,7 +332,7 @@ static strata_status run(st_cuda *cuda, const char *what, int32_t T, strata_erro
   for (int32_t pos0 = 0; pos0 < 2 && (!what || strcmp(what, "decode") == 0); ++pos0)
     ST_TRY(run_decode(cuda, pos0, err));
   if (!what || strcmp(what, "layers") == 0) ST_TRY(run_prompts(cuda, err));
-  if (!what || strcmp(what, "qsa_decode") == 0) ST_TRY(run_decode_forms(cuda, err));
+  if (!what || strcmp(what, "qsa_decode") == 0) ST_TRY(run_qsa_decode(cuda, err));
   return STRATA_OK;
 }
 
