@@ -8,9 +8,9 @@
 #   check      the parity suite, 100 times each case (make check-gpu)
 #   memory     compute-sanitizer memcheck, each case once
 #   races      compute-sanitizer racecheck, each case once
-#   gdn        times of the gated delta net (make bench-cuda first)
+#   gdn        times of the gated delta net and of qsa_decode (make bench-cuda first)
 #   qsa        times of the sparse attention beside their floors
-#   pipeline   pre, scan and post as shipped against those of the last kept audit
+#   pipeline   36 layers of pre, scan and post as shipped against another scan, as an audit
 #   counters   ncu's stall reasons of the scan and of the sparse attention
 #
 # Environment: BUILD, where the programs lie (build). Nothing is built, so the machine
@@ -30,12 +30,15 @@ part_memory() { has compute-sanitizer && compute-sanitizer --tool memcheck "$bui
 part_races() { has compute-sanitizer && compute-sanitizer --tool racecheck "$build/tests/cuda/test_device" "" once; }
 part_gdn() { "$build/tools/bench_cuda/bench_cuda"; }
 part_qsa() { "$build/strata" lab roof qsa --backend cuda --rounds 15; }
+# The f32 output is no other kernel of these, so half of the report's sizes are left out.
 part_pipeline() {
-  local op new=$folder/shipped
-  mkdir -p "$new"
-  for op in gdn_pre gdn_scan gdn_post; do "$build/strata" lab source $op cuda >"$new/$op.cu" || return; done
-  "$build/strata" lab pipeline --backend cuda --base-dir docs/audits/gdn_pipeline_h200/base --cand-dir "$new" \
-    --report "$folder/audit"
+  local op base=$folder/base cand=$folder/cand
+  mkdir -p "$base" "$cand"
+  for op in gdn_pre gdn_scan gdn_post; do
+    "$build/strata" lab source $op cuda >"$base/$op.cu" && cp "$base/$op.cu" "$cand/$op.cu" || return
+  done
+  "$build/strata" lab source gdn_scan cuda_p2 >"$cand/gdn_scan.cu" || return
+  "$build/strata" lab pipeline --backend cuda --f32 0 --base-dir "$base" --cand-dir "$cand" --report "$folder/audit"
 }
 # Of the scan, a launch after a few that warm up; of the others, the first ones.
 part_counters() {
