@@ -30,7 +30,7 @@ part_memory() { has compute-sanitizer && compute-sanitizer --tool memcheck "$bui
 part_races() { has compute-sanitizer && compute-sanitizer --tool racecheck "$build/tests/cuda/test_device" "" once; }
 part_gdn() { "$build/tools/bench_cuda/bench_cuda"; }
 part_qsa() { "$build/strata" lab roof qsa --backend cuda --rounds 15; }
-# The f32 output is no other kernel of these, so half of the report's sizes are left out.
+# --f32 0: with gdn_post's other output, too, each size would be timed twice.
 part_pipeline() {
   local op base=$folder/base cand=$folder/cand
   mkdir -p "$base" "$cand"

@@ -15,7 +15,7 @@
  *                               says, aligned to 16 bytes
  *   KC_INLINE, KC_APART         before a function that is inlined, that is not
  *   KC_UNROLL                   before a loop whose arrays must stay in registers
- *   kc_thread, kc_block, kc_block_y, kc_block_z   indices
+ *   kc_thread, kc_block, kc_block_y   indices
  *   kc_sync                     barrier of the block
  *   kc_cluster_arrive, kc_cluster_wait   barrier of the cluster in two halves, by turns
  *   kc_sync_warp                barrier of the warp, orders shared memory
@@ -87,11 +87,9 @@ KC_INLINE void kc_wait_for_kernels_before(void) {}
   extern __shared__ __align__(16) unsigned char kc_shared_memory[]; \
   type *name = (type *)kc_shared_memory
 #define KC_UNROLL _Pragma("unroll")
-#define KC_RESTRICT __restrict__
 #define kc_thread ((int)threadIdx.x)
 #define kc_block ((int)blockIdx.x)
 #define kc_block_y ((int)blockIdx.y)
-#define kc_block_z ((int)blockIdx.z)
 
 KC_INLINE void kc_sync(void) { __syncthreads(); }
 KC_INLINE void kc_sync_warp(void) { __syncwarp(); }
@@ -181,11 +179,9 @@ KC_INLINE void kc_copy_commit(void) { asm volatile("cp.async.commit_group;" ::: 
 #define KC_CLUSTER_KERNEL(name, args_type, threads, blocks, cluster) KC_KERNEL_AS(name, args_type, )
 #define KC_SHARED(type, name) type *name = (type *)kc_emulator.shared
 #define KC_UNROLL
-#define KC_RESTRICT restrict
 #define kc_thread (kc_emulator.thread)
 #define kc_block (kc_emulator.block[0])
 #define kc_block_y (kc_emulator.block[1])
-#define kc_block_z (kc_emulator.block[2])
 
 /* The running thread. */
 typedef struct kc_emulator_state {

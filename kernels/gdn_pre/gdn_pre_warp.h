@@ -1,7 +1,7 @@
 /* gdn_pre_warp.h -- what the GPU kernels of gdn_pre share: a warp's convolution of a
  * head's channels and the norms. Lane l holds channels l, l + 32, ..., so that the lanes
- * of the order tree32 are the warp's; or, where nothing is summed, groups of 2 or 4
- * neighbours, such groups as many times 32 apart. */
+ * of the order tree32 are the warp's; or, where nothing is summed, groups of 4
+ * neighbours, 128 apart. */
 #ifndef GDN_PRE_WARP_H
 #define GDN_PRE_WARP_H
 

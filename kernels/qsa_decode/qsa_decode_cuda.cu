@@ -82,9 +82,10 @@ KC_INLINE int set_split(const stk_qsa_attn_args *a, split *s, int64_t t, int num
   return s->n_cells > 0;
 }
 
+/* Negative beyond the end (docs/cuda.md tells why it is not brought to 0). */
 KC_INLINE int cells_of_tile(const split *s, int tile) {
   const int left = s->n_cells - tile * TILE;
-  return left < 0 ? 0 : left < TILE ? left : TILE;
+  return left < TILE ? left : TILE;
 }
 
 /* Looks up the cell of this thread. */

@@ -19,7 +19,7 @@ enum {
 /* Heads of a block: few where there are few splits, since a processor's work ends with
  * its block; else as many as registers hold, since each group reads the rows again. */
 static inline int qsa_decode_heads(const stk_qsa_decode_args *a) {
-  const int64_t splits = a->n_tokens * a->kv_heads * stk_qsa_splits_max(a->budget, a->ratio);
+  const int64_t splits = (int64_t)a->n_tokens * a->kv_heads * stk_qsa_splits_max(a->budget, a->ratio);
   const int per_kv = a->q_heads / a->kv_heads, most = splits * 2 < QSA_DECODE_BLOCKS ? 2 : a->head_dim > 256 ? 3 : 6;
   const int groups = (per_kv + most - 1) / most;
   return (per_kv + groups - 1) / groups;

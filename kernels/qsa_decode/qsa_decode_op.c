@@ -28,6 +28,9 @@ static const stk_qsa_decode_args cases[] = {
     STK_QSA_CASE(2, 600, 28, 2, 160, 512, 2, STK_KV_F32, STK_ATTN_F32),
     STK_QSA_CASE(3, 40, 13, 1, 512, 16, 4, STK_KV_F16, STK_ATTN_F32),
     STK_QSA_CASE(2, 14, 3, 3, 32, 16, 4, STK_KV_Q8, STK_ATTN_F32), /* one scale a row */
+    /* enough tokens for a GPU's blocks of more than two heads */
+    STK_QSA_CASE(96, 20, 5, 1, 32, 16, 4, STK_KV_F16, STK_ATTN_F32),
+    STK_QSA_CASE(49, 20, 12, 2, 64, 16, 4, STK_KV_Q8, STK_ATTN_F32),
 };
 
 static const stk_qsa_decode_args released =

@@ -9,9 +9,9 @@ enum {
   QSA_TOPK_BINS = 2048,
   QSA_TOPK_WARPS_MAX = 32,
   QSA_TOPK_FEW = 264,              /* tokens that leave a processor one or two blocks of threads */
-  QSA_TOPK_HELD_ALONE_MAX = 49152, /* keys that fit into a processor */
-  QSA_TOPK_HELD_MAX = 14336,       /* and beside those of two others */
-  QSA_TOPK_LIST = 2048           /* keys that are looked at again by themselves */
+  QSA_TOPK_HELD_ALONE_MAX = 36864, /* keys that fit into a processor, from sm_80's 163 KB on */
+  QSA_TOPK_HELD_MAX = 14336,       /* and into sm_90's beside those of two others */
+  QSA_TOPK_LIST = 2048             /* keys that are looked at again by themselves */
 };
 
 /* What a block of threads shares: the keys lie behind it. */

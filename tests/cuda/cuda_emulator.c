@@ -46,7 +46,6 @@ static struct {
   int running;
   cuda_entry *entry;
   const void *args;
-  size_t shared_bytes; /* of a block, with its guard */
   char error[200];
 } emu;
 
@@ -220,7 +219,6 @@ static void run_cluster(int n, int n_block, cuda_order order) {
 static void run_blocks(const stk_cuda_launch *launch, unsigned char *shared, int x, int y, int z, cuda_order order) {
   const int n_block = (int)launch->block, cluster = launch->cluster ? (int)launch->cluster : 1;
   const size_t bytes = launch->shared_bytes, whole = bytes + SHARED_GUARD;
-  emu.shared_bytes = whole;
   memset(shared, POISON, whole * (size_t)cluster);
   for (int b = 0; b < cluster; ++b)
     for (int i = 0; i < n_block; ++i)

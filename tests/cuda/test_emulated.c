@@ -10,7 +10,7 @@
 #include "kreg/st_kreg.h"
 #include "lab/lab_case.h"
 #include "lab/lab_topk.h"
-#include "qsa_decode/qsa_decode_cuda.h"
+#include "qsa_decode/qsa_decode.h"
 #include "qsa_score/qsa_score.h"
 #include "tests/cuda/cuda_emulator.h"
 #include "tests/cuda/decode_case.h"

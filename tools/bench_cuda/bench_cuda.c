@@ -321,18 +321,24 @@ static strata_status run_op(st_cuda *cuda, const stk_op *op, int32_t T, strata_e
   return STRATA_OK;
 }
 
+static bool is_wanted(const char *what, const char *name) { return !what || strcmp(what, name) == 0; }
+
 /* Those of the name, or all without one; T 0: several. */
 static strata_status run(st_cuda *cuda, const char *what, int32_t T, strata_error *err) {
+  static const char *const others[] = {"batch", "decode", "layers", "qsa_decode"};
+  bool is_known = false;
+  for (size_t i = 0; i < sizeof others / sizeof *others; ++i) is_known |= is_wanted(what, others[i]);
   for (int op = 0; op < ST_OPS; ++op) {
     const stk_op *contract = st_kreg_op((st_op)op);
-    const bool is_here = strncmp(contract->name, "gdn", 3) == 0 && st_cuda_kernel_of(contract->name, 0);
-    if (is_here && (!what || strcmp(what, contract->name) == 0)) ST_TRY(run_op(cuda, contract, T, err));
+    if (strncmp(contract->name, "gdn", 3) != 0 || !is_wanted(what, contract->name)) continue;
+    is_known = true;
+    ST_TRY(run_op(cuda, contract, T, err));
   }
-  if (!what || strcmp(what, "batch") == 0) ST_TRY(run_batches(cuda, err));
-  for (int32_t pos0 = 0; pos0 < 2 && (!what || strcmp(what, "decode") == 0); ++pos0)
-    ST_TRY(run_decode(cuda, pos0, err));
-  if (!what || strcmp(what, "layers") == 0) ST_TRY(run_prompts(cuda, err));
-  if (!what || strcmp(what, "qsa_decode") == 0) ST_TRY(run_qsa_decode(cuda, err));
+  if (!is_known) ST_FAIL(err, ARG, "%s: gdn_pre, batch, decode, layers, qsa_decode or the like expected", what);
+  if (is_wanted(what, "batch")) ST_TRY(run_batches(cuda, err));
+  for (int32_t pos0 = 0; pos0 < 2 && is_wanted(what, "decode"); ++pos0) ST_TRY(run_decode(cuda, pos0, err));
+  if (is_wanted(what, "layers")) ST_TRY(run_prompts(cuda, err));
+  if (is_wanted(what, "qsa_decode")) ST_TRY(run_qsa_decode(cuda, err));
   return STRATA_OK;
 }
 

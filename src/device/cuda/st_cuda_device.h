@@ -21,7 +21,7 @@ struct st_cuda_module {
   cu_module module;
   cu_function function;
   char *entry;
-  bool waits; /* for the kernels before it, by itself: it may be launched while they run */
+  bool waits; /* for the kernels before it, by itself: it may be launched before they have ended */
   st_cuda_module_info info;
 };
 

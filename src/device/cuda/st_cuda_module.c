@@ -28,6 +28,7 @@ static strata_status write_file(const char *path, const st_cuda_cubin *cubin, st
 static bool does_wait(const st_cuda *cuda, const st_cuda_module *m) {
   char name[128];
   cu_function found;
+  if (cuda->info.major < 9) return false;
   const int n = snprintf(name, sizeof name, "%s_waits", m->entry);
   return n < (int)sizeof name && cuda->driver.function(&found, m->module, name) == 0;
 }
