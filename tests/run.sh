@@ -441,8 +441,8 @@ check_full() {
   # test_windows goes through all levels by itself; test_cache takes a quarter of an
   # hour at scalar.
   title "GPU kernels, emulated, many sizes"
-  part=shapes
-  cases cuda/test_shapes 600 env LONG_TESTS=1 "$build/tests/cuda/test_shapes"
+  part=sizes
+  cases cuda/test_sizes 600 env LONG_TESTS=1 "$build/tests/cuda/test_sizes"
   title "windows at all levels"
   part=windows
   cases engine/test_windows 600 env LONG_TESTS=1 "$build/tests/engine/test_windows"

@@ -37,7 +37,7 @@ $(BUILD)/kernels/%.emulated.o: kernels/%.cu
 	@echo '  CC    $@'
 	$(Q)$(CC) $(BASE) $(CFLAGS) -x c -c -o $@ $<
 
-$(BUILD)/tests/cuda/test_emulated $(BUILD)/tests/cuda/test_shapes: %: %.o $(BUILD)/tests/cuda/cuda_emulator.o $(EMULATED_OBJ) $(BUILD)/libstrata.a
+$(BUILD)/tests/cuda/test_emulated $(BUILD)/tests/cuda/test_sizes: %: %.o $(BUILD)/tests/cuda/cuda_emulator.o $(EMULATED_OBJ) $(BUILD)/libstrata.a
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LINK) -o $@ $^ -lcmocka $(PKG_LIBS)
 
