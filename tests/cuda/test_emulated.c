@@ -14,22 +14,7 @@
 #include "qsa_score/qsa_score.h"
 #include "tests/cuda/cuda_emulator.h"
 #include "tests/cuda/decode_case.h"
-
-typedef struct emulated {
-  const stk_cuda_kernel *kernel;
-  cuda_entry *entry;
-} emulated;
-
-#define STK_CUDA(op, entry) extern const stk_cuda_kernel stk_cuda_##entry; cuda_entry entry;
-#include "cuda.inc"
-#undef STK_CUDA
-
-static const emulated kernels[] = {
-#define STK_CUDA(op, entry) {&stk_cuda_##entry, entry},
-#include "cuda.inc"
-#undef STK_CUDA
-};
-enum { N_KERNELS = sizeof kernels / sizeof *kernels };
+#include "tests/cuda/emulated_kernels.h"
 
 /* A window that goes round the stages of shared memory several times. */
 static const stk_gdn_scan_args long_scan = {.n_tokens = 131, .pos0 = 1, .k_heads = 1, .v_heads = 3, .k_dim = 32, .v_dim = 32};
@@ -55,25 +40,11 @@ static const struct {
                {ST_OP_qsa_decode, &full_decode}, {ST_OP_qsa_decode, &wide_decode}};
 
 static void run_case(const emulated *e, const stk_op *op, int32_t index, const void *shape, cuda_order order) {
-  const lab_fill fill = {.seed = 1 + (uint64_t)order, .poison = 0x5a, .guard = 0x5e, .unread = 0xff};
   stk_cuda_launch launch;
-  strata_error err;
-  lab_case want, got;
+  char text[EMULATED_TEXT];
   if (e->kernel->plan(shape, &launch)) return;
-  if (lab_case_init(&want, op, shape, fill, &err) != STRATA_OK ||
-      lab_case_init(&got, op, shape, fill, &err) != STRATA_OK)
-    fail_msg("%s", err.message);
-  lab_case_run(&want, op->oracle, 1);
-  const char *wrong = cuda_emulate(e->entry, got.args, &launch, order);
-  if (wrong) fail_msg("case %d: %s", index, wrong);
-  lab_difference d = lab_case_compare(&want, &got);
-  if (d.tensor) {
-    char text[256];
-    lab_difference_describe(&d, 0, text, sizeof text);
-    fail_msg("case %d: %s", index, text);
-  }
-  lab_case_release(&want);
-  lab_case_release(&got);
+  emulated_compare(e, op, shape, &launch, order, 1 + (uint64_t)order, text);
+  if (text[0]) fail_msg("case %d: %s", index, text);
 }
 
 static void test_kernel(void **state) {

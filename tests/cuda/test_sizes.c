@@ -10,25 +10,10 @@
 
 #include "common/k_cache.h"
 #include "kreg/st_kreg.h"
-#include "lab/lab_case.h"
 #include "lab/lab_shape.h"
-#include "tests/cuda/cuda_emulator.h"
+#include "tests/cuda/emulated_kernels.h"
 
-typedef struct emulated {
-  const stk_cuda_kernel *kernel;
-  cuda_entry *entry;
-} emulated;
-
-#define STK_CUDA(op, entry) extern const stk_cuda_kernel stk_cuda_##entry; cuda_entry entry;
-#include "cuda.inc"
-#undef STK_CUDA
-
-static const emulated kernels[] = {
-#define STK_CUDA(op, entry) {&stk_cuda_##entry, entry},
-#include "cuda.inc"
-#undef STK_CUDA
-};
-enum { N_KERNELS = sizeof kernels / sizeof *kernels, SHAPES = 8, MANY_SHAPES = 80 };
+enum { SHAPES = 8, MANY_SHAPES = 80 };
 
 typedef struct random_state {
   uint64_t state;
@@ -83,28 +68,15 @@ static void draw_shape(random_state *r, const emulated *e, const stk_op *op, lab
 }
 
 static void run_shape(random_state *r, const emulated *e, const stk_op *op) {
-  const lab_fill fill = {.seed = (uint64_t)draw(r, 1, 1000), .poison = 0x5a, .guard = 0x5e, .unread = 0xff};
-  char text[256], sizes[256];
+  char text[EMULATED_TEXT], sizes[256];
   stk_cuda_launch launch;
   lab_settings settings;
   lab_args shape;
-  lab_case want, got;
-  strata_error err;
   draw_shape(r, e, op, &settings, &shape, &launch);
   lab_settings_text(&settings, sizes, sizeof sizes);
-  if (lab_case_init(&want, op, shape.bytes, fill, &err) != STRATA_OK ||
-      lab_case_init(&got, op, shape.bytes, fill, &err) != STRATA_OK)
-    fail_msg("%s: %s", sizes, err.message);
-  lab_case_run(&want, op->oracle, 1);
-  const char *wrong = cuda_emulate(e->entry, got.args, &launch, (cuda_order)draw(r, CUDA_ASCENDING, CUDA_SHUFFLED));
-  if (wrong) fail_msg("%s: %s", sizes, wrong);
-  lab_difference d = lab_case_compare(&want, &got);
-  if (d.tensor) {
-    lab_difference_describe(&d, 0, text, sizeof text);
-    fail_msg("%s: %s", sizes, text);
-  }
-  lab_case_release(&want);
-  lab_case_release(&got);
+  const cuda_order order = (cuda_order)draw(r, CUDA_ASCENDING, CUDA_SHUFFLED);
+  emulated_compare(e, op, shape.bytes, &launch, order, (uint64_t)draw(r, 1, 1000), text);
+  if (text[0]) fail_msg("%s: %s", sizes, text);
 }
 
 static void test_kernel(void **state) {
