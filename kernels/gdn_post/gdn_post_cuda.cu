@@ -51,20 +51,13 @@ KC_INLINE void ask(const stk_gdn_post_args *a, const feed *f, int64_t t, int64_t
   kc_copy_commit();
 }
 
-/* Elements of a lane are `group` neighbours, such groups as many times 32 apart. */
-KC_INLINE int element(int i, int group) { return (i / group * 32 + kc_lane) * group + i % group; }
-
-/* Elements beyond the end are 0, so that they add nothing. */
+/* A lane's elements of a row; those beyond the end are 0, so that they add nothing. */
 KC_INLINE void load(const float *row, float *x, int dim, int n, int group) {
-  KC_UNROLL for (int i = 0; i < n; i += group) {
-    const int e = element(i, group);
-    if (group == 4) {
-      const kc4 four = kc_load4(row + e);
-      KC_UNROLL for (int j = 0; j < 4; ++j) x[i + j] = four.v[j];
-    } else {
-      x[i] = e < dim ? row[e] : 0.0f;
-    }
+  if (dim % 128 == 0) {
+    kc_load_elements(row, x, n, group);
+    return;
   }
+  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_element(i, 1) < dim ? row[kc_element(i, 1)] : 0.0f;
 }
 
 KC_INLINE float squares(const float *x, int n) {
@@ -79,7 +72,7 @@ KC_INLINE float squares(const float *x, int n) {
 /* at: where the head's output begins. */
 KC_INLINE void store(const stk_gdn_post_args *a, int64_t at, const float *y, int dim, int n, int group) {
   KC_UNROLL for (int i = 0; i < n; i += group) {
-    const int e = element(i, group);
+    const int e = kc_element(i, group);
     if (group == 4) {
       const kc4 four = {{y[i], y[i + 1], y[i + 2], y[i + 3]}};
       const kc2 halves = {{kc_half2(y[i], y[i + 1]), kc_half2(y[i + 2], y[i + 3])}};

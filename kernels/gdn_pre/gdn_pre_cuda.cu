@@ -32,7 +32,7 @@ typedef struct feed {
 } feed;
 
 KC_INLINE void feed_begin(feed *f, const stk_gdn_pre_args *a, int64_t c0, int64_t t0, int64_t t1, float *slots) {
-  f->stride = 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
+  f->stride = raw_floats(a);
   f->from = a->qkv + t0 * f->stride + c0;
   f->slots = slots;
   f->n_tokens = (int)(t1 - t0);
@@ -182,31 +182,6 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int64_t h, int64_t t0, int64_
 
 /* ---- value heads ------------------------------------------------------------------------- */
 
-/* A lane's channels of a row, by as few loads or stores as there are. */
-KC_INLINE void load_groups(const float *row, float *x, int n, int group) {
-  KC_UNROLL for (int i = 0; i < n; i += group) {
-    const float *from = row + kc_lane * group + channel(i, group);
-    if (group == 4) {
-      const kc4 four = kc_load4(from);
-      KC_UNROLL for (int j = 0; j < 4; ++j) x[i + j] = four.v[j];
-    } else {
-      KC_UNROLL for (int j = 0; j < group; ++j) x[i + j] = from[j];
-    }
-  }
-}
-
-KC_INLINE void store_groups(float *row, const float *x, int n, int group) {
-  KC_UNROLL for (int i = 0; i < n; i += group) {
-    float *to = row + kc_lane * group + channel(i, group);
-    if (group == 4) {
-      const kc4 four = {{x[i], x[i + 1], x[i + 2], x[i + 3]}};
-      kc_store4(to, four);
-    } else {
-      KC_UNROLL for (int j = 0; j < group; ++j) to[j] = x[i + j];
-    }
-  }
-}
-
 KC_INLINE void value_head(const stk_gdn_pre_args *a, int64_t h, int64_t t0, int64_t t1, int n_taps, float *slots) {
   const int64_t dim = V_DIM, c0 = 2 * (int64_t)a->k_heads * a->k_dim + h * dim;
   const int n = V_DIM / 32, group = n % 4 == 0 ? 4 : 1, n_slots = GDN_PRE_SLOTS;
@@ -224,12 +199,12 @@ KC_INLINE void value_head(const stk_gdn_pre_args *a, int64_t h, int64_t t0, int6
     await_chunk();
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) {
       float x[ELEMS_MAX];
-      load_groups(feed_row(&f, at + j, n, n_slots), x, n, group);
+      kc_load_elements(feed_row(&f, at + j, n, n_slots), x, n, group);
       conv_token(&v, x, n, n_taps, raw + j * n);
     }
     kc_silu(raw, y, VALUE_CHUNK * n);
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j)
-      if (at + j < f.n_tokens) store_groups(vc + j * dim, y + j * n, n, group);
+      if (at + j < f.n_tokens) kc_store_elements(vc + j * dim, y + j * n, n, group);
     vc += VALUE_CHUNK * dim;
     kc_copy_commit(); /* of nothing: a run's rows all have a slot */
   }

@@ -32,7 +32,12 @@ typedef struct conv {
   float w[TAPS_MAX][ELEMS_MAX], row[TAPS_MAX][ELEMS_MAX];
 } conv;
 
-/* Channel i of a lane, from its first one on. */
+/* Floats of a raw row. */
+KC_INLINE int64_t raw_floats(const stk_gdn_pre_args *a) {
+  return 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
+}
+
+/* Channel i of a lane, from its first one on: kc_element without the lane. */
 KC_INLINE int channel(int i, int group) { return i / group * 32 * group + i % group; }
 
 KC_INLINE float raw(const conv *v, int n_taps, int64_t t, int i, int group) {
@@ -58,7 +63,7 @@ KC_INLINE int value_elems(const stk_gdn_pre_args *a) {
 /* Channels c0 on, about to do token t. */
 KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps, int group, int64_t t) {
   const int64_t c = c0 + kc_lane * group;
-  v->stride = 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
+  v->stride = raw_floats(a);
   v->x = a->qkv + c;
   v->history = a->history + c;
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
@@ -117,13 +122,8 @@ KC_INLINE void scale(float *x, float factor, int n) {
   KC_UNROLL for (int i = 0; i < n; ++i) x[i] = x[i] * factor;
 }
 
-KC_INLINE void store_row(float *to, const float *x, int n) {
-  KC_UNROLL for (int i = 0; i < n; ++i) to[32 * i + kc_lane] = x[i];
-}
-
-KC_INLINE void load_row(const float *from, float *x, int n) {
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = from[32 * i + kc_lane];
-}
+KC_INLINE void store_row(float *to, const float *x, int n) { kc_store_elements(to, x, n, 1); }
+KC_INLINE void load_row(const float *from, float *x, int n) { kc_load_elements(from, x, n, 1); }
 
 KC_INLINE void copy_row(const float *from, float *to, int n) {
   KC_UNROLL for (int i = 0; i < n; ++i) to[i] = from[i];

@@ -282,7 +282,7 @@ KC_INLINE void merge(const stk_qsa_attn_args *a, const unit *u, int is_first, co
 /* Dimension i of a lane. */
 KC_INLINE int dim_at(const stk_qsa_attn_args *a, int i) {
   (void)a;
-  return (32 * (i / VECTOR) + kc_lane) * VECTOR + i % VECTOR;
+  return kc_element(i, VECTOR);
 }
 
 KC_INLINE void finish(const stk_qsa_attn_args *a, const unit *u, const sums *total) {

@@ -39,6 +39,7 @@ KC_INLINE unsigned key_of(float x) {
 
 /* ---- sums over the threads ----------------------------------------------------------- */
 
+KC_INLINE int smaller(int a, int b) { return a < b ? a : b; }
 KC_INLINE int shuffle_int(int v, int lane) { return ks_bits(kc_shuffle(ks_float(v), lane)); }
 
 /* The sum of the values of the lanes up to this one. */
@@ -234,7 +235,7 @@ KC_INLINE void write_selected(const row *r, qsa_topk_shared *s, unsigned last, i
     const unsigned own = (unsigned)kc_count_bits(m.above) | (unsigned)kc_count_bits(m.equal) << 16;
     const unsigned before = sum_up_to(own, s->totals, threads) - own;
     const int above = n_above + (int)(before & 0xffff), equals = n_equals + (int)(before >> 16);
-    const int taken = equals < n_equal ? equals : n_equal, begin = n_above + (n_equals < n_equal ? n_equals : n_equal);
+    const int taken = smaller(equals, n_equal), begin = n_above + smaller(n_equals, n_equal);
     if (kc_thread == threads - 1) {
       s->digit = above + (int)(own & 0xffff);
       s->n_wanted = equals + (int)(own >> 16);
@@ -242,7 +243,7 @@ KC_INLINE void write_selected(const row *r, qsa_topk_shared *s, unsigned last, i
     kc_sync();
     n_above = s->digit;
     n_equals = s->n_wanted;
-    const int end = n_above + (n_equals < n_equal ? n_equals : n_equal);
+    const int end = n_above + smaller(n_equals, n_equal);
     for (int part = begin; part < end; part += QSA_TOPK_BINS) {
       const int n = end - part < QSA_TOPK_BINS ? end - part : QSA_TOPK_BINS;
       put_blocks(m, warp_first + 32u * (unsigned)kc_lane, n_equal - taken, above + taken, part, s->bins);
