@@ -100,27 +100,52 @@ out:
   return status;
 }
 
-/* The quick division by 1 + z: every divisor in [1, 2], with 64 numerators each. */
-static const char division_text[] =
-    "#include \"common/k_cuda_math.h\"\n"
-    "typedef struct division_args { unsigned *n_wrong; } division_args;\n"
-    "KC_KERNEL(division, division_args, 256, 1) {\n"
-    "  const unsigned index = blockIdx.x * 256u + threadIdx.x;\n"
-    "  const float divisor = ks_float((int)(0x3f800000u + (index < 0x800000u ? index : 0x800000u)));\n"
-    "  unsigned random = index * 2654435761u + 1u, wrong = 0;\n"
-    "  for (int i = 0; i < 64; ++i) {\n"
-    "    random = random * 1664525u + 1013904223u;\n"
-    "    const unsigned exponent = 127u - 95u + (random >> 8) % 220u;\n"
-    "    const float top = ks_float((int)((random & 0x80000000u) | exponent << 23 | ((random * 747796405u) >> 9)));\n"
-    "    wrong += ks_bits(kf_div(top, divisor)) != ks_bits(top / divisor);\n"
-    "  }\n"
-    "  if (wrong) atomicAdd(a->n_wrong, wrong);\n"
-    "}\n";
+/* A kernel that counts where a short way to a number differs from the plain one. */
+typedef struct count_args {
+  uint32_t *n_wrong;
+} count_args;
+typedef struct count_test {
+  const char *name, *text;
+  uint32_t n_blocks; /* of 256 threads */
+} count_test;
 
-static strata_status check_division(st_cuda *cuda, int32_t *n_failed, strata_error *err) {
+#define COUNT_BEGIN                                           \
+  "#include \"common/k_cuda_math.h\"\n"                        \
+  "typedef struct count_args { unsigned *n_wrong; } count_args;\n" \
+  "KC_KERNEL(count, count_args, 256, 1) {\n"                  \
+  "  const unsigned index = blockIdx.x * 256u + threadIdx.x;\n" \
+  "  unsigned wrong = 0;\n"
+#define COUNT_END "  if (wrong) atomicAdd(a->n_wrong, wrong);\n}\n"
+
+static const count_test count_tests[] = {
+    /* By 1 + z: every divisor in [1, 2], with 64 numerators each. */
+    {"the quick division = the plain one",
+     COUNT_BEGIN
+     "  const float divisor = ks_float((int)(0x3f800000u + (index < 0x800000u ? index : 0x800000u)));\n"
+     "  unsigned random = index * 2654435761u + 1u;\n"
+     "  for (int i = 0; i < 64; ++i) {\n"
+     "    random = random * 1664525u + 1013904223u;\n"
+     "    const unsigned exponent = 127u - 95u + (random >> 8) % 220u;\n"
+     "    const float top = ks_float((int)((random & 0x80000000u) | exponent << 23 | ((random * 747796405u) >> 9)));\n"
+     "    wrong += ks_bits(kf_div(top, divisor)) != ks_bits(top / divisor);\n"
+     "  }\n" COUNT_END,
+     (0x800000 + 256) / 256},
+    /* Every float. */
+    {"the short silu and sigmoid = the shared ones",
+     COUNT_BEGIN
+     "  const float x = ks_float((int)index);\n"
+     "  float silu, sigmoid;\n"
+     "  kc_silu(&x, &silu, 1);\n"
+     "  kc_sigmoid(&x, &sigmoid, 1);\n"
+     "  wrong += ks_bits(silu) != ks_bits(ks_silu(x));\n"
+     "  wrong += ks_bits(sigmoid) != ks_bits(ks_sigmoid(x));\n" COUNT_END,
+     1u << 24},
+};
+
+static strata_status check_count(st_cuda *cuda, const count_test *t, int32_t *n_failed, strata_error *err) {
   strata_status status = STRATA_OK;
-  const st_cuda_source source = {"division.cu", division_text, "division", "", NULL};
-  const stk_cuda_launch launch = {.grid = {(0x800000 + 256) / 256, 1, 1}, .block = 256};
+  const st_cuda_source source = {"count.cu", t->text, "count", "", NULL};
+  const stk_cuda_launch launch = {.grid = {t->n_blocks, 1, 1}, .block = 256};
   st_cuda_module *module = NULL;
   void *count = NULL;
   uint32_t n_wrong = 1;
@@ -128,10 +153,11 @@ static strata_status check_division(st_cuda *cuda, int32_t *n_failed, strata_err
   ST_TRY_OUT(st_cuda_module_open(cuda, &source, &module, err));
   ST_TRY_OUT(st_cuda_alloc(cuda, sizeof n_wrong, "a count", &count, err));
   ST_TRY_OUT(st_cuda_fill(cuda, count, 0, sizeof n_wrong, err));
-  ST_TRY_OUT(st_cuda_launch(cuda, module, &launch, &count, err));
+  const count_args args = {count};
+  ST_TRY_OUT(st_cuda_launch(cuda, module, &launch, &args, err));
   ST_TRY_OUT(st_cuda_download(cuda, &n_wrong, count, sizeof n_wrong, err));
-  if (n_wrong) snprintf(text, sizeof text, "%u of %u quotients are wrong", n_wrong, 64u * 0x800000u);
-  show(NULL, "the quick division = the plain one", text[0] ? text : NULL);
+  if (n_wrong) snprintf(text, sizeof text, "%u numbers differ", n_wrong);
+  show(NULL, t->name, text[0] ? text : NULL);
   *n_failed += n_wrong != 0;
 out:
   st_cuda_module_close(cuda, &module);
@@ -151,7 +177,8 @@ int main(int argc, char **argv) {
   strata_status status = st_cuda_open(0, NULL, &cuda, &err);
   if (status == STRATA_OK)
     status = lab_cuda_check(cuda, argc > 1 ? argv[1] : NULL, argc > 2 ? 1 : REPEATS, show, NULL, &n_passed, &n_failed, &err);
-  if (status == STRATA_OK) status = check_division(cuda, &n_failed, &err);
+  for (size_t i = 0; i < sizeof count_tests / sizeof *count_tests && status == STRATA_OK; ++i)
+    status = check_count(cuda, &count_tests[i], &n_failed, &err);
   if (status == STRATA_OK) status = check_batch(cuda, &n_failed, &err);
   for (int32_t pos0 = 0; pos0 < 4 && status == STRATA_OK && st_cuda_info_of(cuda)->major >= 9; ++pos0)
     status = check_decode(cuda, pos0, argc > 2 ? 1 : REPEATS, &n_failed, &err);

@@ -88,7 +88,8 @@ typedef struct st_cuda_module_info {
 } st_cuda_module_info;
 st_cuda_module_info st_cuda_module_info_of(const st_cuda_module *module);
 
-/* args is copied. Returns before the kernel has run. */
+/* args is copied. Returns before the kernel has run. Launches run in their order; one that
+ * waits for those before it by itself (KC_KERNEL of k_cuda.h) may be set up before they end. */
 strata_status st_cuda_launch(st_cuda *cuda, const st_cuda_module *module, const stk_cuda_launch *launch,
                              const void *args, strata_error *err);
 
