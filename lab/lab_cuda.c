@@ -136,7 +136,7 @@ static strata_status run_trial(const trial *t, char *detail, size_t n_bytes, str
   st_cuda_module *module = NULL;
   lab_case start = {0}, want = {0};
   stk_cuda_launch launch;
-  if (t->kernel->plan(t->shape, &launch)) return STRATA_OK; /* not a shape it takes */
+  if (t->kernel->plan(t->shape, &st_cuda_info_of(t->cuda)->chip, &launch)) return STRATA_OK; /* not a shape it takes */
   ST_TRY_OUT(st_cuda_module_open_kernel(t->cuda, t->kernel, launch.options, &module, err));
   ST_TRY_OUT(lab_case_init(&start, t->op, t->shape, t->fill, err));
   ST_TRY_OUT(lab_case_init(&want, t->op, t->shape, t->fill, err));

@@ -251,7 +251,7 @@ static strata_status measure_fma(st_cuda *cuda, double *flops_per_s, strata_erro
   st_source text;
   st_cuda_module *module = NULL;
   void *out = NULL;
-  const int32_t blocks = st_cuda_info_of(cuda)->n_processors * FMA_BLOCKS_A_PROCESSOR;
+  const int32_t blocks = st_cuda_info_of(cuda)->chip.n_processors * FMA_BLOCKS_A_PROCESSOR;
   const stk_cuda_launch launch = {.grid = {(uint32_t)blocks, 1, 1}, .block = FMA_THREADS};
   if (!st_source_find("roof/roof_fma_cuda.cu", &text)) ST_FAIL(err, INTERNAL, "roof_fma_cuda.cu: a source of this program expected");
   const st_cuda_source source = {"roof/roof_fma_cuda.cu", text.text, "roof_fma_cuda", "", NULL};
@@ -296,7 +296,7 @@ out:
 
 static strata_status describe(const st_cuda_info *info, lab_ceilings *out, strata_error *err) {
   strata_sha256 *hash;
-  snprintf(out->machine.cpu, sizeof out->machine.cpu, "%s, %d processors, driver %d.%d", info->name, info->n_processors,
+  snprintf(out->machine.cpu, sizeof out->machine.cpu, "%s, %d processors, driver %d.%d", info->name, info->chip.n_processors,
            info->driver_version / 1000, info->driver_version % 1000 / 10);
   out->machine.cache[1].n_bytes = info->l2_bytes;
   out->machine.n_cpus = 1;

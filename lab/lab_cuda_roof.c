@@ -42,7 +42,7 @@ static strata_status time_row(st_cuda *cuda, const lab_ceilings *ceilings, const
   stk_cuda_launch launch;
   lab_cuda_times times;
   void *memory = NULL;
-  const char *refused = kernel->plan(shape->bytes, &launch);
+  const char *refused = kernel->plan(shape->bytes, &st_cuda_info_of(cuda)->chip, &launch);
   if (refused) ST_FAIL(err, UNSUPPORTED, "%s", refused);
   ST_TRY_OUT(st_calloc(&memory, 1, sizeof *b, "the timings", err));
   b = memory;

@@ -43,7 +43,7 @@ void lab_cuda_kernel_close(lab_cuda_kernel *kernel) {
 strata_status lab_cuda_kernel_module(const lab_cuda_kernel *kernel, const void *args, st_cuda_module **out,
                                      stk_cuda_launch *launch, strata_error *err) {
   *out = NULL;
-  const char *wrong = kernel->plan->plan(args, launch);
+  const char *wrong = kernel->plan->plan(args, &st_cuda_info_of(kernel->cuda)->chip, launch);
   if (wrong) ST_FAIL(err, UNSUPPORTED, "%s", wrong);
   const st_cuda_source source = {kernel->name, kernel->text, kernel->plan->entry, launch->options, NULL};
   return st_cuda_module_open(kernel->cuda, &source, out, err);

@@ -235,12 +235,18 @@ typedef struct stk_op {
 
 /* ---- kernels for GPUs ------------------------------------------------------------ */
 
+/* What a plan may ask about the GPU: its processors, and the most shared memory that a
+ * block can have. */
+typedef struct stk_cuda_chip {
+  int32_t n_processors, shared_bytes_max;
+} stk_cuda_chip;
+
 /* How a kernel is launched: blocks in three dimensions, threads of a block, shared
  * memory of a block, blocks of a cluster (0: none), and what the source is compiled
  * with ("-DGDN_DK=128"). */
 typedef struct stk_cuda_launch {
   uint32_t grid[3], block, shared_bytes, cluster;
-  char options[96];
+  char options[128];
 } stk_cuda_launch;
 
 /* A kernel in CUDA C: a source that begins an entry with KC_KERNEL (common/k_cuda.h)
@@ -251,8 +257,8 @@ typedef struct stk_cuda_kernel {
   const char *entry;
   uint32_t contract, args_bytes;
   stk_class numerics;
-  /* NULL, or why the kernel does not take these shapes, as one line. */
-  const char *(*plan)(const void *args, stk_cuda_launch *launch);
+  /* NULL, or why the kernel does not take these shapes on this chip, as one line. */
+  const char *(*plan)(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch);
 } stk_cuda_kernel;
 
 /* Defines the descriptor of an entry: stk_cuda_<entry>. */

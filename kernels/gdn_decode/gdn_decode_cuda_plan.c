@@ -3,7 +3,8 @@
 
 #include "gdn_decode/gdn_decode.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_gdn_decode_args *a = args;
   const stk_gdn_step_args *step = &a->step;
   const int ratio = step->v_heads / step->k_heads;

@@ -3,7 +3,8 @@
 
 #include "gdn_post/gdn_post_cuda_grid.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_gdn_post_args *a = args;
   const int run = gdn_post_run(a->n_tokens);
   const int64_t runs = ((int64_t)a->n_tokens + run - 1) / run, heads = GDN_POST_WARPS * GDN_POST_HEADS;

@@ -3,7 +3,8 @@
 
 #include "gdn_pre/gdn_pre_cuda_grid.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_gdn_pre_args *a = args;
   const int run = gdn_pre_run(a->n_tokens, a->n_taps);
   const int64_t runs = ((int64_t)a->n_tokens + (a->pos0 & 1) + run - 1) / run;

@@ -25,7 +25,8 @@ static const char *plan(const stk_gdn_scan_args *a, const shape *s, stk_cuda_lau
 }
 
 #define VARIANT(variant, entry, ...)                                             \
-  static const char *plan_##entry(const void *args, stk_cuda_launch *launch) {   \
+  static const char *plan_##entry(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) { \
+    (void)chip;                                                                  \
     return plan(args, &(shape){__VA_ARGS__}, launch);                            \
   }                                                                              \
   STK_CUDA_KERNEL(gdn_scan, variant, entry, STK_GDN_SCAN_CONTRACT, stk_gdn_scan_args, STK_EXACT, plan_##entry)

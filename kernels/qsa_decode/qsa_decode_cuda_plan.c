@@ -3,7 +3,8 @@
 
 #include "qsa_decode/qsa_decode_cuda.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_qsa_decode_args *a = args;
   const int heads = qsa_decode_heads(a);
   const int64_t splits = a->n_tokens * stk_qsa_splits_max(a->budget, a->ratio);

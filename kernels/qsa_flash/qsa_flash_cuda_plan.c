@@ -2,7 +2,8 @@
 #include "qsa_attn/qsa_attn_cuda.h"
 #include "qsa_flash/qsa_flash.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_qsa_flash_args *a = args;
   const int64_t n_dense = stk_qsa_attn_n_dense(a);
   return qsa_cuda_plan(a, qsa_cuda_token_blocks(n_dense) + qsa_cuda_token_blocks(a->n_tokens - n_dense), launch);

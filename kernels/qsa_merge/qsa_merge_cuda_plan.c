@@ -1,7 +1,8 @@
 /* qsa_merge: how its GPU kernel is launched. */
 #include "qsa_merge/qsa_merge.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_qsa_merge_args *a = args;
   const int64_t rows = (int64_t)a->n_tokens * a->q_heads;
   if (rows > INT32_MAX) return "qsa_merge: n_tokens, q_heads: fewer than 2^31 rows expected on a GPU";

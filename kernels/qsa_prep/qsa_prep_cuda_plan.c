@@ -3,7 +3,8 @@
 
 #include "qsa_prep/qsa_prep_cuda_grid.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_qsa_prep_args *a = args;
   if (a->idx_dim > STK_QSA_HEAD_MAX) return "qsa_prep: idx_dim: at most 512 expected on a GPU";
   const int rows = qsa_prep_head_rows(a) + (a->kinds & STK_QSA_BLOCKS ? 1 : 0);

@@ -5,7 +5,8 @@
 
 enum { GRID_Y_MAX = 65535, SHARED_BYTES_MAX = 227 << 10 };
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_qsa_score_args *a = args;
   const int32_t rows = qsa_score_rows(a), tokens = qsa_score_tile_tokens(rows), walk = qsa_score_walk(a);
   const int32_t token_tiles = qsa_score_token_tiles(a), key_tiles = qsa_score_key_tiles(a);
@@ -23,8 +24,9 @@ static const char *plan(const void *args, stk_cuda_launch *launch) {
   return NULL;
 }
 
-static const char *plan_w16(const void *args, stk_cuda_launch *launch) {
-  return qsa_score_rows(args) > 1 ? plan(args, launch) : "qsa_score: n_tokens: two with scores expected by cuda_w16";
+static const char *plan_w16(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  return qsa_score_rows(args) > 1 ? plan(args, chip, launch)
+                                  : "qsa_score: n_tokens: two with scores expected by cuda_w16";
 }
 
 STK_CUDA_KERNEL(qsa_score, cuda_w16, qsa_score_cuda_w16, STK_QSA_SCORE_CONTRACT, stk_qsa_score_args, STK_EXACT, plan_w16);

@@ -3,7 +3,8 @@
 
 #include "qsa_topk/qsa_topk_cuda_grid.h"
 
-static const char *plan(const void *args, stk_cuda_launch *launch) {
+static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
+  (void)chip;
   const stk_qsa_topk_args *a = args;
   const int32_t held = qsa_topk_held(a, qsa_topk_blocks(a));
   *launch = (stk_cuda_launch){.grid = {(uint32_t)a->n_tokens, 1, 1}, .block = (uint32_t)qsa_topk_threads(a)};

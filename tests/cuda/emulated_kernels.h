@@ -21,6 +21,9 @@ static const emulated kernels[] = {
 #include "cuda.inc"
 #undef STK_CUDA
 };
+/* Chips for plans: the H200's, and one of two processors, where runs are long. */
+static const stk_cuda_chip big_chip = {132, 227 << 10}, small_chip = {2, 227 << 10};
+
 enum { N_KERNELS = sizeof kernels / sizeof *kernels, EMULATED_TEXT = 512 };
 
 /* What went wrong, in text; empty if the kernel left the oracle's bytes. */

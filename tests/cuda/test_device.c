@@ -41,7 +41,7 @@ static strata_status check_batch(st_cuda *cuda, int32_t *n_failed, strata_error 
     lab_case_run(&want[i], op->oracle, 1);
   }
   stk_gdn_step_batch_args args = {steps, SEQUENCES};
-  stk_cuda_gdn_step_batch_cuda.plan(&args, &launch);
+  stk_cuda_gdn_step_batch_cuda.plan(&args, &st_cuda_info_of(cuda)->chip, &launch);
   ST_TRY_OUT(st_cuda_module_open_kernel(cuda, &stk_cuda_gdn_step_batch_cuda, launch.options, &module, err));
   ST_TRY_OUT(st_cuda_alloc(cuda, sizeof steps, "the list of steps", &list, err));
   ST_TRY_OUT(st_cuda_upload(cuda, list, steps, sizeof steps, err));
@@ -79,7 +79,7 @@ static strata_status check_decode(st_cuda *cuda, int32_t pos0, int32_t n_repeats
   decode_case_run_oracles(&want);
   for (int i = 0; i < DECODE_STAGES; ++i) ST_TRY_OUT(lab_cuda_case_init(cuda, &start.stage[i], &device[i], err));
   const stk_gdn_decode_args args = decode_args(device[0].args.bytes, device[1].args.bytes, device[2].args.bytes);
-  stk_cuda_gdn_decode_cuda.plan(&args, &launch);
+  stk_cuda_gdn_decode_cuda.plan(&args, &st_cuda_info_of(cuda)->chip, &launch);
   ST_TRY_OUT(st_cuda_module_open_kernel(cuda, &stk_cuda_gdn_decode_cuda, launch.options, &module, err));
   for (int32_t r = 0; r < n_repeats && !text[0]; ++r) {
     for (int i = 0; i < DECODE_STAGES; ++i) ST_TRY_OUT(lab_cuda_case_upload(cuda, &start.stage[i], &device[i], err));

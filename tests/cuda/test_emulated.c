@@ -42,7 +42,7 @@ static const struct {
 static void run_case(const emulated *e, const stk_op *op, int32_t index, const void *shape, cuda_order order) {
   stk_cuda_launch launch;
   char text[EMULATED_TEXT];
-  if (e->kernel->plan(shape, &launch)) return;
+  if (e->kernel->plan(shape, order == CUDA_SHUFFLED ? &small_chip : &big_chip, &launch)) return;
   emulated_compare(e, op, shape, &launch, order, 1 + (uint64_t)order, text);
   if (text[0]) fail_msg("case %d: %s", index, text);
 }
@@ -85,7 +85,7 @@ static void test_selection(void **state) {
       lab_topk_put(&want, s);
       lab_topk_put(&got, s);
       lab_case_run(&want, best.kernel[ST_OP_qsa_topk], 1);
-      assert_null(stk_cuda_qsa_topk_cuda.plan(got.args, &launch));
+      assert_null(stk_cuda_qsa_topk_cuda.plan(got.args, &big_chip, &launch));
       const char *wrong = cuda_emulate(qsa_topk_cuda, got.args, &launch, CUDA_SHUFFLED);
       if (wrong) fail_msg("%s: %s", lab_topk_fill_name(s), wrong);
       lab_difference d = lab_case_compare(&want, &got);
@@ -159,7 +159,7 @@ static void test_batch(void **state) {
     lab_case_run(&want[i], op->oracle, 1);
   }
   const stk_gdn_step_batch_args args = {steps, SEQUENCES};
-  assert_null(stk_cuda_gdn_step_batch_cuda.plan(&args, &launch));
+  assert_null(stk_cuda_gdn_step_batch_cuda.plan(&args, &big_chip, &launch));
   const char *wrong = cuda_emulate(gdn_step_batch_cuda, &args, &launch, CUDA_SHUFFLED);
   if (wrong) fail_msg("%s", wrong);
   for (int i = 0; i < SEQUENCES; ++i) {
@@ -178,7 +178,7 @@ static void run_decode(int32_t pos0, int32_t k_heads, int32_t v_heads, cuda_orde
   assert_int_equal(decode_case_init(&got, pos0, k_heads, v_heads, 1 + (uint64_t)pos0, &err), STRATA_OK);
   decode_case_run_oracles(&want);
   const stk_gdn_decode_args args = decode_args(got.stage[0].args, got.stage[1].args, got.stage[2].args);
-  assert_null(stk_cuda_gdn_decode_cuda.plan(&args, &launch));
+  assert_null(stk_cuda_gdn_decode_cuda.plan(&args, &big_chip, &launch));
   const char *wrong = cuda_emulate(gdn_decode_cuda, &args, &launch, order);
   if (wrong) fail_msg("%s", wrong);
   lab_difference d = decode_case_compare(&want, &got);

@@ -65,7 +65,7 @@ static void test_compiles(void **state) {
   const stk_op *op = st_kreg_op((st_op)st_kreg_op_by_name(kernel->op));
   stk_cuda_launch launch;
   skip_without();
-  const char *refused = kernel->plan(op->released, &launch);
+  const char *refused = kernel->plan(op->released, &(stk_cuda_chip){132, 227 << 10}, &launch);
   if (refused) fail_msg("%s", refused);
   for (int i = 0; i < N_CHIPS; ++i) {
     if (!is_wanted(chips[i])) continue;

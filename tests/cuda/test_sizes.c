@@ -59,10 +59,11 @@ static void draw_sizes(random_state *r, const stk_op *op, lab_settings *s) {
 /* Sizes that the op and the kernel take; they are most. */
 static void draw_shape(random_state *r, const emulated *e, const stk_op *op, lab_settings *s, lab_args *args,
                        stk_cuda_launch *launch) {
+  const stk_cuda_chip chip = {draw(r, 1, draw(r, 0, 1) ? 4 : 160), draw(r, 0, 1) ? 99 << 10 : 227 << 10};
   strata_error err;
   for (int tries = 0; tries < 100; ++tries) {
     draw_sizes(r, op, s);
-    if (lab_args_make(op, s, args, &err) == STRATA_OK && !e->kernel->plan(args->bytes, launch)) return;
+    if (lab_args_make(op, s, args, &err) == STRATA_OK && !e->kernel->plan(args->bytes, &chip, launch)) return;
   }
   fail_msg("%s: 100 shapes in a row were refused", e->kernel->entry);
 }

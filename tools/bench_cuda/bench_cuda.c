@@ -77,7 +77,7 @@ static strata_status run_row(st_cuda *cuda, const row *r, strata_error *err) {
   lab_case host = {0};
   int32_t n = 0;
   lab_cuda_times times = {0};
-  const char *refused = r->kernel->plan(r->args.bytes, &launch);
+  const char *refused = r->kernel->plan(r->args.bytes, &st_cuda_info_of(cuda)->chip, &launch);
   if (refused) {
     printf("%-22s %-22s %s\n", r->kernel->entry, r->label, refused);
     return STRATA_OK;
@@ -106,7 +106,7 @@ typedef struct ready {
 } ready;
 
 static strata_status make_ready(st_cuda *cuda, const stk_cuda_kernel *kernel, const void *args, ready *out, strata_error *err) {
-  const char *refused = kernel->plan(args, &out->launch);
+  const char *refused = kernel->plan(args, &st_cuda_info_of(cuda)->chip, &out->launch);
   if (refused) ST_FAIL(err, UNSUPPORTED, "%s", refused);
   return st_cuda_module_open_kernel(cuda, kernel, out->launch.options, &out->module, err);
 }

@@ -43,7 +43,7 @@ void strata_gpu_describe(char *text, size_t n_bytes) {
   }
   const st_cuda_info *info = &cuda->info;
   snprintf(text, n_bytes, "%d x %s, %s, %d processors, %lld MiB, CUDA driver %d.%d, NVRTC %d.%d", n, info->name,
-           info->arch, info->n_processors, (long long)(info->memory_bytes >> 20), info->driver_version / 1000,
+           info->arch, info->chip.n_processors, (long long)(info->memory_bytes >> 20), info->driver_version / 1000,
            info->driver_version % 1000 / 10, info->compiler_version / 1000, info->compiler_version % 1000 / 10);
   st_cuda_close(&cuda);
 }
@@ -57,8 +57,8 @@ static strata_status read_info(st_cuda *cuda, strata_error *err) {
   ST_CUDA_TRY(cuda, d->total_memory(&memory, cuda->device), "cuDeviceTotalMem");
   ST_CUDA_TRY(cuda, d->attribute(&info->major, CU_MAJOR, cuda->device), "cuDeviceGetAttribute");
   ST_CUDA_TRY(cuda, d->attribute(&info->minor, CU_MINOR, cuda->device), "cuDeviceGetAttribute");
-  ST_CUDA_TRY(cuda, d->attribute(&info->n_processors, CU_PROCESSORS, cuda->device), "cuDeviceGetAttribute");
-  ST_CUDA_TRY(cuda, d->attribute(&info->shared_bytes_max, CU_SHARED_BYTES_MAX, cuda->device), "cuDeviceGetAttribute");
+  ST_CUDA_TRY(cuda, d->attribute(&info->chip.n_processors, CU_PROCESSORS, cuda->device), "cuDeviceGetAttribute");
+  ST_CUDA_TRY(cuda, d->attribute(&info->chip.shared_bytes_max, CU_SHARED_BYTES_MAX, cuda->device), "cuDeviceGetAttribute");
   ST_CUDA_TRY(cuda, d->attribute(&l2, CU_L2_BYTES, cuda->device), "cuDeviceGetAttribute");
   ST_CUDA_TRY(cuda, d->version(&info->driver_version), "cuDriverGetVersion");
   cuda->nvrtc.version(&major, &minor);
@@ -180,9 +180,9 @@ strata_status st_cuda_wait(st_cuda *cuda, strata_error *err) {
 strata_status st_cuda_launch(st_cuda *cuda, const st_cuda_module *module, const stk_cuda_launch *launch,
                              const void *args, strata_error *err) {
   void *parameters[] = {(void *)(uintptr_t)args};
-  if ((int64_t)launch->shared_bytes > cuda->info.shared_bytes_max)
+  if ((int64_t)launch->shared_bytes > cuda->info.chip.shared_bytes_max)
     ST_FAIL(err, UNSUPPORTED, "%s: shared memory: %u bytes a block: at most the device's %d expected",
-            module->entry, launch->shared_bytes, cuda->info.shared_bytes_max);
+            module->entry, launch->shared_bytes, cuda->info.chip.shared_bytes_max);
   ST_CUDA_TRY(cuda, cuda->driver.function_set(module->function, CU_FUNCTION_SHARED_BYTES_MAX, (int)launch->shared_bytes),
               module->entry);
   cu_launch_attribute overlapped = {.id = CU_LAUNCH_OVERLAPPED, .value.flag = 1};

@@ -26,8 +26,7 @@ typedef struct st_cuda_info {
   char name[128];
   char arch[16];             /* what kernels are compiled for: "sm_90a" */
   int32_t major, minor;      /* compute capability */
-  int32_t n_processors;
-  int32_t shared_bytes_max;  /* of a block */
+  stk_cuda_chip chip;        /* what plans ask about */
   int64_t memory_bytes, l2_bytes;
   int32_t driver_version;    /* 13000 is CUDA 13.0 */
   int32_t compiler_version;  /* of NVRTC, likewise */
