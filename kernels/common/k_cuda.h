@@ -33,7 +33,7 @@
  *   kc_near                     an address in shared memory that is cheap to keep:
  *                               kc_near_of(p), kc_near_add(near, n floats); read by
  *                               kc_near_load, kc_near_load4
- *   kc_reciprocal(x)            within an ulp of 1 / x, for x in [1, 2]
+ *   kc_reciprocal(x)            within an ulp of 1 / x, for x in [1, 2^24]
  *   kc_half(x)                  fp16 bits, nearest even
  *   kc_half2(low, high)         those of two, as the bits of a float
  *   kc_from_half(bits)          and back; which NaN a NaN becomes is not said

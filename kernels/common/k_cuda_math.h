@@ -4,7 +4,7 @@
  * The compiler's division checks the exponents and may call a function. Where neither
  * quotient nor remainders can leave the range of normal numbers, the steps that
  * correct the quotient by its exact remainder are enough. tests/cuda compares both
- * divisions below with the plain one: every divisor in [1, 2] on the GPU, random pairs
+ * divisions below with the plain one: every divisor in [1, 2^24] on the GPU, random pairs
  * on the CPU. */
 #ifndef K_CUDA_MATH_H
 #define K_CUDA_MATH_H
@@ -31,7 +31,7 @@ KC_INLINE int kc_are_near(float a, float b) {
 /* In the range of its c. */
 KC_INLINE int kc_is_near_one(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
 
-/* top / divisor for a divisor in [1, 2] and |top| >= 2^-100. */
+/* top / divisor for a divisor in [1, 2^24] and |top| in [2^-70, 2^7]. */
 KC_INLINE float kf_div(float top, float divisor) {
   float y = kc_reciprocal(divisor);
   y = ks_fma(y, ks_fma(-divisor, y, 1.0f), y);
@@ -68,30 +68,23 @@ KC_INLINE float kf_div(float top, float divisor) {
 #undef KI
 #undef KM
 
-/* The shared functions where no power of two leaves the range of normal numbers, so
- * that it can be one addition to the exponent and nothing has to be bounded: |x| < 60,
- * for silu also |x| >= 2^-60, as a smaller x makes the numerator tiny. */
-KC_INLINE int kc_sigmoid_is_near(float x) { return kc_abs(x) < 60.0f; }
+/* The shared functions where e^-x is no power of two away from 1 that has to be looked
+ * after: x in [-16, 60), for silu also |x| >= 2^-60, as a smaller x makes the numerator tiny. */
+KC_INLINE int kc_sigmoid_is_near(float x) { return x >= -16.0f && x < 60.0f; }
 /* As a range of the bits without the sign, where a NaN is a large number. */
 KC_INLINE int kc_silu_is_near(float x) {
   const unsigned low = 0x21800000u, high = 0x42700000u; /* 2^-60, 60 */
-  return (unsigned)ks_bits(x) * 2u - 2u * low < 2u * (high - low);
+  return ((unsigned)ks_bits(x) * 2u - 2u * low < 2u * (high - low)) & (x >= -16.0f);
 }
 
-/* e^-|x| */
-KC_INLINE float kc_exp_near(float x) {
-  float p;
-  const int n = kf_exp_reduced(-kc_abs(x), &p);
-  return ks_float((int)((unsigned)ks_bits(p) + ((unsigned)n << 23)));
+/* 1 + e^-x: as in one_plus_exp, where the power of two is the bits of t, shifted. */
+KC_INLINE float kc_one_plus_exp_near(float x) {
+  float v;
+  const float t = kf_exp_reduced(-x, &v), s = ks_float((int)(((unsigned)ks_bits(t) << 23) + 0x3f800000u));
+  return ks_fma(v, s, 1.0f + s);
 }
-KC_INLINE float kc_sigmoid_near(float x) {
-  const float z = kc_exp_near(x);
-  return kf_over_one_plus(x < 0.0f ? z : 1.0f, 0.0f, z);
-}
-KC_INLINE float kc_silu_near(float x) {
-  const float z = kc_exp_near(x), top = x * z, top_lost = ks_fma(x, z, -top);
-  return kf_over_one_plus(x < 0.0f ? top : x, x < 0.0f ? top_lost : 0.0f, z);
-}
+KC_INLINE float kc_sigmoid_near(float x) { return kf_div(1.0f, kc_one_plus_exp_near(x)); }
+KC_INLINE float kc_silu_near(float x) { return kf_div(x, kc_one_plus_exp_near(x)); }
 
 /* The shared functions out of line: where they are hardly ever needed, their code would only
  * part the lines of the code that is. */

@@ -17,7 +17,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_GDN_POST_CONTRACT 3u
+#define STK_GDN_POST_CONTRACT 4u
 
 enum { STK_POST_F32 = 1, STK_POST_F16 = 2 };
 typedef enum stk_gate { STK_GATE_SIGMOID, STK_GATE_SILU } stk_gate;

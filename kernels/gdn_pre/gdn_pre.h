@@ -40,7 +40,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_GDN_PRE_CONTRACT 2u
+#define STK_GDN_PRE_CONTRACT 3u
 enum { STK_CONV_TAPS_MAX = 16 };
 
 enum {

@@ -14,7 +14,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_HC_MIX_CONTRACT 1u
+#define STK_HC_MIX_CONTRACT 2u
 
 typedef struct stk_hc_mix_args {
   const float *u, *n;

@@ -19,7 +19,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_HC_NORM_CONTRACT 1u
+#define STK_HC_NORM_CONTRACT 2u
 
 typedef struct stk_hc_norm_args {
   float *r;

@@ -17,7 +17,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_LINEAR_CONTRACT 1u
+#define STK_LINEAR_CONTRACT 2u
 enum { STK_LINEAR_OUTS_MAX = 5 };
 
 typedef enum stk_act { STK_ACT_NONE, STK_ACT_SILU } stk_act;

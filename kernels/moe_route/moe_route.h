@@ -24,7 +24,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_MOE_ROUTE_CONTRACT 2u
+#define STK_MOE_ROUTE_CONTRACT 3u
 enum { STK_EXPERTS_USED_MAX = 64 };
 
 typedef struct stk_moe_route_args {

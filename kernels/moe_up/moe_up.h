@@ -17,7 +17,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_MOE_UP_CONTRACT 1u
+#define STK_MOE_UP_CONTRACT 2u
 
 typedef struct stk_moe_up_args {
   const float *x;

@@ -20,7 +20,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_PLE_CONV_CONTRACT 1u
+#define STK_PLE_CONV_CONTRACT 2u
 
 typedef struct stk_ple_conv_args {
   const float *gv, *nv, *conv_w;

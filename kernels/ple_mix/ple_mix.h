@@ -17,7 +17,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_PLE_MIX_CONTRACT 1u
+#define STK_PLE_MIX_CONTRACT 2u
 
 typedef struct stk_ple_mix_args {
   const float *key_raw, *val, *r, *key_gain, *query_gain, *conv_gain;

@@ -35,7 +35,7 @@
 
 #include "common/k_cache.h"
 
-#define STK_QSA_ATTN_CONTRACT 4u
+#define STK_QSA_ATTN_CONTRACT 5u
 enum { STK_ATTN_TILE = 32, STK_ATTN_SPLIT = 256, STK_HEAD_DIM_MAX = 512 };
 enum { STK_ATTN_F32 = 1, STK_ATTN_F16 = 2 };
 
