@@ -38,6 +38,8 @@
  *   kc_half2(low, high)         those of two, as the bits of a float
  *   kc_from_half(bits)          and back; which NaN a NaN becomes is not said
  *   kc_inverse_sqrt(n)          the float nearest to 1 / sqrt(n) of an integer
+ *   kc_permute(low, high, selector)  four of the eight bytes of two words: of byte i,
+ *                               which one is in four bits of the selector from 4 i on
  *   kc_abs(f)
  *   kc_rarely(condition)        for a branch that is hardly ever taken
  *
@@ -136,6 +138,10 @@ KC_INLINE float kc_from_half(uint16_t h) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
   return x;
+}
+
+KC_INLINE unsigned kc_permute(unsigned low, unsigned high, unsigned selector) {
+  return __byte_perm(low, high, selector);
 }
 
 typedef unsigned kc_near;
@@ -242,6 +248,13 @@ KC_INLINE float kc_half2(float low, float high) {
 }
 KC_INLINE float kc_from_half(uint16_t h) { return ks_from_half(h); }
 
+KC_INLINE unsigned kc_permute(unsigned low, unsigned high, unsigned selector) {
+  const uint64_t both = (uint64_t)high << 32 | low;
+  unsigned r = 0;
+  for (int i = 0; i < 32; i += 8) r |= (unsigned)(both >> (selector >> i / 2 & 7) * 8 & 0xff) << i;
+  return r;
+}
+
 typedef const float *kc_near;
 KC_INLINE kc_near kc_near_of(const float *p) { return p; }
 KC_INLINE kc_near kc_near_add(kc_near p, int n) { return p + n; }
@@ -295,6 +308,55 @@ KC_INLINE void kc_lanes_sums(float *lane, int n) {
 
 KC_INLINE float kc_lanes_sum(float lane) {
   kc_lanes_sums(&lane, 1);
+  return lane;
+}
+
+/* Of n trees, those that a lane still has after some steps. */
+KC_INLINE int kc_trees_left(int n, int step) { return (n + (1 << step) - 1) >> step; }
+
+KC_INLINE float kc_larger(float a, float b) { return b < a ? a : b; }
+
+/* The same sums, or the largest numbers, but each in a few lanes only: in every step two
+ * trees share an exchange, and a lane goes on with one of them. n is a constant; lane is
+ * used up. Of numbers that are equal or not numbers, any may be the largest. */
+typedef enum kc_reduction { KC_SUM, KC_LARGEST } kc_reduction;
+KC_INLINE float kc_join(float a, float b, kc_reduction how) { return how == KC_SUM ? a + b : kc_larger(a, b); }
+KC_INLINE float kc_lanes_each(float *lane, int n, kc_reduction how) {
+  KC_UNROLL for (int step = 0; step < 5; ++step) {
+    const int before = kc_trees_left(n, step), after = kc_trees_left(n, step + 1), upper = kc_lane & 16 >> step;
+    KC_UNROLL for (int i = 0; i < (n + 1) / 2; ++i) {
+      if (i >= after) continue;
+      if (i + after < before) {
+        const float keep = upper ? lane[i + after] : lane[i], give = upper ? lane[i] : lane[i + after];
+        lane[i] = kc_join(keep, kc_shuffle_xor(give, 16 >> step), how);
+      } else {
+        lane[i] = kc_join(lane[i], kc_shuffle_xor(lane[i], 16 >> step), how);
+      }
+    }
+  }
+  return lane[0];
+}
+
+/* Which of the n this lane has. */
+KC_INLINE int kc_each_index(int n) {
+  int index = 0;
+  KC_UNROLL for (int step = 4; step >= 0; --step) {
+    const int after = kc_trees_left(n, step + 1);
+    if (kc_lane & 16 >> step && index + after < kc_trees_left(n, step)) index += after;
+  }
+  return index;
+}
+
+/* A lane that has number `index` of n. */
+KC_INLINE int kc_each_lane(int index, int n) {
+  int lane = 0;
+  KC_UNROLL for (int step = 0; step < 5; ++step) {
+    const int after = kc_trees_left(n, step + 1);
+    if (index >= after) {
+      lane |= 16 >> step;
+      index -= after;
+    }
+  }
   return lane;
 }
 

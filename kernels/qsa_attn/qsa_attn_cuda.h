@@ -10,14 +10,16 @@
 #include "qsa_attn/qsa_attn.h"
 
 /* A block attends for two tokens, each with two warps. A tile goes through shared
- * memory in pieces of 16 cells; STAGES of them are there at a time. */
+ * memory in pieces; STAGES of them are there at a time. */
 enum {
   QSA_CUDA_TOKENS = 2,
   QSA_CUDA_TOKEN_WARPS = 2,
   QSA_CUDA_WARPS = QSA_CUDA_TOKENS * QSA_CUDA_TOKEN_WARPS,
-  QSA_CUDA_PIECE = 16,
   QSA_CUDA_STAGES = 2
 };
+
+/* Rows of a piece: each has a barrier, so as many as there is room for. */
+static inline int qsa_cuda_piece(int kind) { return kind == STK_KV_F32 ? STK_ATTN_TILE / 2 : STK_ATTN_TILE; }
 
 /* Where a cell's key lies; its value is at a fixed distance. */
 typedef struct qsa_cuda_place {
@@ -57,7 +59,7 @@ static inline int qsa_cuda_warp_floats(int heads, int dim) {
 }
 
 static inline int qsa_cuda_shared_bytes(int heads, int dim, int kind) {
-  return QSA_CUDA_TOKENS * QSA_CUDA_STAGES * QSA_CUDA_PIECE * qsa_cuda_row_bytes(dim, kind) +
+  return QSA_CUDA_TOKENS * QSA_CUDA_STAGES * qsa_cuda_piece(kind) * qsa_cuda_row_bytes(dim, kind) +
          QSA_CUDA_TOKENS * 2 * STK_ATTN_TILE * (int)sizeof(qsa_cuda_place) +
          QSA_CUDA_WARPS * ((int)sizeof(qsa_cuda_task) + qsa_cuda_warp_floats(heads, dim) * (int)sizeof(float));
 }

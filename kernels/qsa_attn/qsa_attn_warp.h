@@ -9,7 +9,7 @@
  * splits before are in shared memory.
  *
  * Two warps share a token's cells. They come to shared memory in the background, in
- * pieces of sixteen rows: a tile's two pieces of keys, then its two of values. A list's
+ * pieces: a tile's keys, in one or two, then its values. A list's
  * cells are looked up one tile ahead. A block has two tokens: neighbours that both
  * attend to all cells share their pieces, others have their own.
  *
@@ -35,15 +35,16 @@
 #endif
 
 /* Neighbouring dimensions of a lane, and how far apart such groups are. */
-#define VECTOR (DIM % 128 == 0 ? 4 : DIM % 64 == 0 ? 2 : 1)
+#define VECTOR (DIM % 256 == 0 && KIND != STK_KV_F32 ? 8 : DIM % 128 == 0 ? 4 : DIM % 64 == 0 ? 2 : 1)
 #define VECTORS (DIM / 32 / VECTOR)
+
+#define PIECE qsa_cuda_piece(KIND)
+#define HALF_PIECES (TILE / PIECE) /* of a tile's keys, and of its values */
+#define TILE_PIECES (2 * HALF_PIECES)
 
 enum {
   TILE = STK_ATTN_TILE,
   SPLIT_TILES = STK_ATTN_SPLIT / TILE,
-  PIECE = QSA_CUDA_PIECE,
-  HALF_PIECES = TILE / PIECE, /* of a tile's keys, and of its values */
-  TILE_PIECES = 2 * HALF_PIECES,
   STAGES = QSA_CUDA_STAGES,
   TOKEN_THREADS = 32 * QSA_CUDA_TOKEN_WARPS,
   BLOCK_THREADS = 32 * QSA_CUDA_WARPS,
@@ -93,7 +94,8 @@ KC_INLINE void find(const stk_qsa_attn_args *a, feed *f, int tile, int part) {
 /* Negative beyond the end, where it is as good as 0. It is not brought to 0, since ptxas
  * 13.0 then takes "= PIECE" from a minimum of sm_90 whose predicate is set for 0, too
  * (VIMNMX.RELU): docs/cuda.md. */
-KC_INLINE int cells_of_piece(int n_cells, int tile, int part) {
+KC_INLINE int cells_of_piece(const stk_qsa_attn_args *a, int n_cells, int tile, int part) {
+  (void)a;
   const int left = n_cells - tile * TILE - part % HALF_PIECES * PIECE;
   return left < PIECE ? left : PIECE;
 }
@@ -118,7 +120,7 @@ KC_INLINE void copy_piece(const stk_qsa_attn_args *a, const feed *f, int tile, i
   const int row_bytes = qsa_cuda_row_bytes(DIM, KIND), data_bytes = stk_row_data_bytes(DIM, KIND);
   const int chunks = data_bytes / 16, words = qsa_cuda_scale_words(DIM, KIND);
   const int is_even = TOKEN_THREADS % chunks == 0 || chunks % BLOCK_THREADS == 0;
-  const int n = cells_of_piece(f->n_cells, tile, part);
+  const int n = cells_of_piece(a, f->n_cells, tile, part);
   const int64_t rows = part < HALF_PIECES ? 0 : (int64_t)a->kv_heads * STK_CACHE_PAGE;
   const int64_t scale_bytes = stk_row_scale_bytes(DIM, KIND);
   const qsa_cuda_place *place = f->place + tile % 2 * TILE + part % HALF_PIECES * PIECE;
@@ -188,8 +190,8 @@ KC_INLINE void scores(const stk_qsa_attn_args *a, const unit *u, const unsigned 
       sum[c * n_heads + h] = chain;
     }
   }
-  const float mine = sum_each(sum, BATCH * n_heads);
-  const int index = sum_index(BATCH * n_heads);
+  const float mine = kc_lanes_each(sum, BATCH * n_heads, KC_SUM);
+  const int index = kc_each_index(BATCH * n_heads);
   u->score[index % n_heads * TILE + cell + index / n_heads] = mine * scale;
 }
 
@@ -197,25 +199,25 @@ KC_INLINE void scores(const stk_qsa_attn_args *a, const unit *u, const unsigned 
  * maximum. first: there are none. */
 KC_INLINE void weigh(const stk_qsa_attn_args *a, const unit *u, int n, int first, soft *s) {
   const int n_heads = HEADS, lane = kc_lane;
-  float score[HEADS_MAX], m[HEADS_MAX], e[HEADS_MAX], f = 0.0f, sum = 0.0f;
+  float score[HEADS_MAX], m[HEADS_MAX], e[HEADS_MAX], f = 0.0f;
   (void)a;
   kc_sync_warp();
   KC_UNROLL for (int h = 0; h < n_heads; ++h) m[h] = score[h] = u->score[h * TILE + (lane < n ? lane : 0)];
-  KC_UNROLL for (int half = 16; half; half /= 2)
-    KC_UNROLL for (int h = 0; h < n_heads; ++h) m[h] = larger(m[h], kc_shuffle_xor(m[h], half));
-  /* Among equals the lowest lane's decides, which only lane 0 can know. */
+  /* Which of equal scores is the largest shows nowhere: e^0 and e^-0 are 1, and a score
+   * that is not a number makes the output one that is none, whatever the maximum. */
+  const float largest = kc_lanes_each(m, n_heads, KC_LARGEST);
   KC_UNROLL for (int h = 0; h < n_heads; ++h) {
-    m[h] = kc_shuffle(m[h], 0);
-    if (!first) m[h] = larger(s->m[h], m[h]);
+    m[h] = kc_shuffle(largest, kc_each_lane(h, n_heads));
+    if (!first) m[h] = kc_larger(s->m[h], m[h]);
     e[h] = ks_exp(score[h] - m[h]);
     if (lane >= n) e[h] = 0.0f;
     if (!first && lane == h) f = s->m[h] - m[h];
     s->m[h] = m[h];
   }
   KC_UNROLL for (int h = 0; h < n_heads; ++h) u->weights[lane * n_heads + h] = e[h];
-  kc_lanes_sums(e, n_heads);
   if (!first) f = ks_exp(f);
-  KC_UNROLL for (int h = 0; h < n_heads; ++h) sum = lane == h ? e[h] : sum;
+  const int head = lane < n_heads ? lane : 0;
+  const float sum = kc_shuffle(kc_lanes_each(e, n_heads, KC_SUM), kc_each_lane(head, n_heads));
   s->l = first ? sum : ks_fma(s->l, f, sum);
   KC_UNROLL for (int h = 0; h < n_heads; ++h) {
     const float factor = kc_shuffle(f, h);
@@ -263,7 +265,7 @@ KC_INLINE void merge(const stk_qsa_attn_args *a, const unit *u, int is_first, co
   float m = next->m[0], f = 0.0f, f2 = 1.0f;
   KC_UNROLL for (int h = 1; h < n_heads; ++h) m = kc_lane == h ? next->m[h] : m;
   if (!is_first) {
-    const float together = larger(total->m, m);
+    const float together = kc_larger(total->m, m);
     f = ks_exp(total->m - together);
     f2 = ks_exp(m - together);
     m = together;
@@ -353,7 +355,7 @@ KC_INLINE void load_queries(const stk_qsa_attn_args *a, const qsa_cuda_task *tas
 KC_INLINE void use_piece(const stk_qsa_attn_args *a, const feed *f, const unit *u, int tile, int part, int stage,
                          soft *s) {
   const int row_bytes = qsa_cuda_row_bytes(DIM, KIND), cell = part % HALF_PIECES * PIECE;
-  const int n = cells_of_piece(u->n_cells, tile, part), left = u->n_cells - tile * TILE;
+  const int n = cells_of_piece(a, u->n_cells, tile, part), left = u->n_cells - tile * TILE;
   const unsigned char *row = f->slots + stage * PIECE * row_bytes;
   const qsa_cuda_place *place = f->place + tile % 2 * TILE + cell;
   if (part < HALF_PIECES) {

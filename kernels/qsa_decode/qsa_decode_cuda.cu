@@ -181,7 +181,7 @@ KC_INLINE void take_keys(const stk_qsa_attn_args *a, const feed *f, const qsa_cu
 }
 
 /* The score that this lane has: of head i % HEADS and key i / HEADS, where i is
- * sum_index(BATCH * HEADS). */
+ * kc_each_index(BATCH * HEADS). */
 KC_INLINE float score_keys(const stk_qsa_attn_args *a, float q[HEADS_MAX][ELEMS_MAX], float k[BATCH][ELEMS_MAX]) {
   const int n_heads = HEADS;
   float sum[BATCH * HEADS_MAX];
@@ -191,13 +191,13 @@ KC_INLINE float score_keys(const stk_qsa_attn_args *a, float q[HEADS_MAX][ELEMS_
       KC_UNROLL for (int e = 1; e < DIM / 32; ++e) chain = ks_fma(q[h][e], k[c][e], chain);
       sum[c * n_heads + h] = chain;
     }
-  return sum_each(sum, BATCH * n_heads) * kc_inverse_sqrt(DIM);
+  return kc_lanes_each(sum, BATCH * n_heads, KC_SUM) * kc_inverse_sqrt(DIM);
 }
 
 /* The split's cells from `first` on, at most WARP_CELLS, perhaps none. */
 KC_INLINE void score_cells(const stk_qsa_attn_args *a, const split *s, const feed *f, int first) {
   const int left = s->n_cells - first, n = left < WARP_CELLS ? left : WARP_CELLS;
-  const int n_heads = HEADS, index = sum_index(BATCH * HEADS);
+  const int n_heads = HEADS, index = kc_each_index(BATCH * HEADS);
   float *to = s->score + index % n_heads * STK_ATTN_SPLIT + first + index / n_heads;
   float q[HEADS_MAX][ELEMS_MAX], k[BATCH][ELEMS_MAX];
   ask_batch(a, s, f, first, n, 0);
@@ -222,7 +222,7 @@ KC_INLINE void find_largest(const stk_qsa_attn_args *a, const split *s, int tile
   (void)a;
   KC_UNROLL for (int h = 0; h < n_heads; ++h) m[h] = score[h] = s->score[h * STK_ATTN_SPLIT + cell];
   KC_UNROLL for (int half = 16; half; half /= 2)
-    KC_UNROLL for (int h = 0; h < n_heads; ++h) m[h] = larger(m[h], kc_shuffle_xor(m[h], half));
+    KC_UNROLL for (int h = 0; h < n_heads; ++h) m[h] = kc_larger(m[h], kc_shuffle_xor(m[h], half));
   /* Among equals the lowest lane's decides, which only lane 0 can know. */
   KC_UNROLL for (int h = 0; h < n_heads; ++h)
     if (kc_lane == 0) s->largest[h * TILES + tile] = m[h];
@@ -232,7 +232,7 @@ KC_INLINE void find_largest(const stk_qsa_attn_args *a, const split *s, int tile
 KC_INLINE void follow_largest(const float *largest, int tile, float *before, float *m) {
   *before = *m = largest[0];
   KC_UNROLL for (int i = 1; i < TILES; ++i) {
-    const float next = larger(*m, largest[i]);
+    const float next = kc_larger(*m, largest[i]);
     *before = i <= tile ? *m : *before;
     *m = i <= tile ? next : *m;
   }

@@ -20,7 +20,7 @@ KC_INLINE factors make_factors(float mine, int count, int is_first, float *m) {
   float from = 0.0f, to = 0.0f;
   factors f;
   for (int j = 0; j < count; ++j) {
-    const float next = kc_shuffle(mine, j), joined = is_first && j == 0 ? next : larger(*m, next);
+    const float next = kc_shuffle(mine, j), joined = is_first && j == 0 ? next : kc_larger(*m, next);
     if (kc_lane == j) {
       from = *m;
       to = joined;
