@@ -16,6 +16,8 @@
  *   KC_INLINE, KC_APART         before a function that is inlined, that is not
  *   KC_UNROLL                   before a loop whose arrays must stay in registers
  *   kc_thread, kc_block, kc_block_y   indices
+ *   kc_processors               of the chip; for a kernel whose plan gives the option
+ *                               KC_PROCESSORS
  *   kc_sync                     barrier of the block
  *   kc_cluster_arrive, kc_cluster_wait   barrier of the cluster in two halves, by turns
  *   kc_sync_warp                barrier of the warp, orders shared memory
@@ -92,6 +94,7 @@ KC_INLINE void kc_wait_for_kernels_before(void) {}
 #define kc_thread ((int)threadIdx.x)
 #define kc_block ((int)blockIdx.x)
 #define kc_block_y ((int)blockIdx.y)
+#define kc_processors KC_PROCESSORS
 
 KC_INLINE void kc_sync(void) { __syncthreads(); }
 KC_INLINE void kc_sync_warp(void) { __syncwarp(); }
@@ -188,10 +191,11 @@ KC_INLINE void kc_copy_commit(void) { asm volatile("cp.async.commit_group;" ::: 
 #define kc_thread (kc_emulator.thread)
 #define kc_block (kc_emulator.block[0])
 #define kc_block_y (kc_emulator.block[1])
+#define kc_processors kc_emulator_processors()
 
 /* The running thread. */
 typedef struct kc_emulator_state {
-  int thread, block[3];
+  int thread, block[3], n_processors;
   void *shared;
 } kc_emulator_state;
 extern kc_emulator_state kc_emulator;
@@ -203,6 +207,7 @@ void kc_cluster_wait(void);
 float kc_shuffle(float v, int lane);
 float kc_shuffle_xor(float v, int mask);
 unsigned kc_ballot(int condition);
+int kc_emulator_processors(void);
 void kc_emulator_aligned(const void *p, int n_bytes);
 void kc_emulator_copy(void *to, const void *from, int n_bytes);
 void kc_copy_commit(void);

@@ -31,7 +31,9 @@ KC_INLINE int kc_are_near(float a, float b) {
 /* In the range of its c. */
 KC_INLINE int kc_is_near_one(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
 
-/* top / divisor for a divisor in [1, 2^24] and |top| in [2^-70, 2^7]. */
+/* top / divisor for a divisor in [1, 2^24] and |top| in [2^-70, 2^7]. For one significand of
+ * divisors, all ones, that needs a reciprocal that begins right; tests/cuda/test_device shows
+ * it on the chip. */
 KC_INLINE float kf_div(float top, float divisor) {
   float y = kc_reciprocal(divisor);
   y = ks_fma(y, ks_fma(-divisor, y, 1.0f), y);
@@ -68,8 +70,8 @@ KC_INLINE float kf_div(float top, float divisor) {
 #undef KI
 #undef KM
 
-/* The shared functions where e^-x is no power of two away from 1 that has to be looked
- * after: x in [-16, 60), for silu also |x| >= 2^-60, as a smaller x makes the numerator tiny. */
+/* The shared functions where they need neither the unit 2^-64 nor a bound: x in [-16, 60), for
+ * silu also |x| >= 2^-60, as a smaller x makes the numerator tiny. */
 KC_INLINE int kc_sigmoid_is_near(float x) { return x >= -16.0f && x < 60.0f; }
 /* As a range of the bits without the sign, where a NaN is a large number. */
 KC_INLINE int kc_silu_is_near(float x) {
@@ -112,12 +114,11 @@ KC_INLINE void kc_silu(const float *x, float *y, int n) {
     KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_silu_apart(x[i]);
 }
 
-/* x[k] = rsqrt(x[k]) of four values that all lanes have: each is made in a quarter of the
- * lanes, so that square root and division are executed once. */
-KC_INLINE void kc_rsqrt4(float x[4]) {
-  const float low = kc_lane & 1 ? x[1] : x[0], high = kc_lane & 1 ? x[3] : x[2];
-  const float own = ks_rsqrt(kc_lane & 2 ? high : low);
-  KC_UNROLL for (int k = 0; k < 4; ++k) x[k] = kc_shuffle(own, k);
+/* x[k] = rsqrt(factor * (sum over the lanes of x[k]) + shift), k < n (constant): square root
+ * and division of all are made once, in different lanes. */
+KC_INLINE void kc_rsqrt_sums(float *x, int n, float factor, float shift) {
+  const float own = ks_rsqrt(kc_lanes_each(x, n, KC_SUM) * factor + shift);
+  KC_UNROLL for (int k = 0; k < n; ++k) x[k] = kc_shuffle(own, kc_each_lane(k, n));
 }
 
 #endif

@@ -132,7 +132,10 @@ KC_CLUSTER_KERNEL(gdn_decode_cuda, stk_gdn_decode_args, 256, 1, GDN_RATIO) {
     kc_silu(raw, y, value_elems(pre));
     store_row(s.v, y, value_elems(pre));
   }
-  if (kc_warp == 2 && kc_lane == 0) gate_of(pre, 0, h, s.dots + 3, s.dots + 4);
+  if (kc_warp == 2 && kc_lane == 0) {
+    const kc2 decay_beta = gate_open(pre, h, gate_at(pre, 0, h));
+    KC_UNROLL for (int i = 0; i < 2; ++i) s.dots[3 + i] = decay_beta.v[i];
+  }
   kc_cluster_arrive();
   kc_sync();
   step_load_vector(in.k, s.k, at.block, rows);

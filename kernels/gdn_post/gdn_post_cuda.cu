@@ -14,11 +14,13 @@ enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
 
 #ifdef GDN_DV
 #define DIM GDN_DV
+#define V_HEADS GDN_HV
 #define ELEMS_MAX ((GDN_DV + 127) / 128 * 4)
 #define GATE GDN_GATE
 #define OUTPUTS GDN_OUTPUTS
 #else
 #define DIM a->v_dim
+#define V_HEADS a->v_heads
 #define ELEMS_MAX 16
 #define GATE ((int)a->gate)
 #define OUTPUTS a->outputs
@@ -95,7 +97,8 @@ KC_INLINE void finish(const stk_gdn_post_args *a, int64_t at, const float *o, co
 }
 
 KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 6) {
-  const int dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1, run = gdn_post_run(a->n_tokens);
+  const int dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1;
+  const int run = gdn_post_run(a->n_tokens, V_HEADS, kc_processors);
   const int64_t t0 = (int64_t)kc_block * run, t1 = t0 + run < a->n_tokens ? t0 + run : a->n_tokens;
   const int64_t h0 = ((int64_t)kc_block_y * WARPS + kc_warp) * HEADS;
   KC_SHARED(float, shared);
@@ -120,9 +123,7 @@ KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 6) {
     kc_sync_warp();
     ask(a, &f, t + SLOTS, t1, slot, dim);
     slot = slot + 1 < SLOTS ? slot + 1 : 0;
-    kc_lanes_sums(sum, HEADS);
-    KC_UNROLL for (int k = 0; k < HEADS; ++k) sum[k] = sum[k] * (1.0f / (float)dim) + a->eps;
-    kc_rsqrt4(sum);
+    kc_rsqrt_sums(sum, HEADS, 1.0f / (float)dim, a->eps);
     KC_UNROLL for (int k = 0; k < HEADS; ++k)
       if (k < f.n_heads) finish(a, (t * a->v_heads + h0 + k) * dim, o[k], z[k], gain, sum[k], dim, n, group);
   }

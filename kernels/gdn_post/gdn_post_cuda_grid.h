@@ -6,10 +6,22 @@
 #include "gdn_post/gdn_post.h"
 
 /* A warp takes a run of tokens of HEADS heads; SLOTS tokens are on their way to it. */
-enum { GDN_POST_WARPS = 4, GDN_POST_HEADS = 4, GDN_POST_SLOTS = 2, GDN_POST_RUN = 4, GDN_POST_FEW = 512 };
+enum { GDN_POST_WARPS = 4, GDN_POST_HEADS = 4, GDN_POST_SLOTS = 2, GDN_POST_BLOCKS = 12, GDN_POST_RUN = 4 };
 
-/* Tokens of a run: one where they are so few that processors would stay idle. */
-static inline int gdn_post_run(int64_t n_tokens) { return n_tokens < GDN_POST_FEW ? 1 : GDN_POST_RUN; }
+/* Blocks that the heads need. */
+static inline int gdn_post_groups(int v_heads) {
+  return (int)(((int64_t)v_heads + GDN_POST_WARPS * GDN_POST_HEADS - 1) / (GDN_POST_WARPS * GDN_POST_HEADS));
+}
+
+/* Tokens of a run: as few as make at most BLOCKS blocks a processor, of which it holds half
+ * at a time, so that there is a second turn to even out the first; and at most RUN, with
+ * which there are many turns. */
+static inline int gdn_post_run(int n_tokens, int v_heads, int n_processors) {
+  const int runs = n_processors * GDN_POST_BLOCKS / gdn_post_groups(v_heads);
+  int run = 1;
+  while (run < GDN_POST_RUN && n_tokens > run * runs) ++run;
+  return run;
+}
 
 /* Floats of a warp in shared memory: of each slot o and z, which begin at multiples of 16
  * bytes. */

@@ -4,17 +4,16 @@
 #include "gdn_post/gdn_post_cuda_grid.h"
 
 static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
-  (void)chip;
   const stk_gdn_post_args *a = args;
-  const int run = gdn_post_run(a->n_tokens);
-  const int64_t runs = ((int64_t)a->n_tokens + run - 1) / run, heads = GDN_POST_WARPS * GDN_POST_HEADS;
-  const int64_t groups = ((int64_t)a->v_heads + heads - 1) / heads;
+  const int run = gdn_post_run(a->n_tokens, a->v_heads, chip->n_processors), groups = gdn_post_groups(a->v_heads);
+  const int64_t runs = ((int64_t)a->n_tokens + run - 1) / run;
   if (a->v_dim > 512) return "gdn_post: v_dim: at most 512 expected on a GPU";
   if (groups > 65535) return "gdn_post: v_heads: at most 1048560 expected on a GPU";
   *launch = (stk_cuda_launch){.grid = {(uint32_t)runs, (uint32_t)groups, 1}, .block = 32 * GDN_POST_WARPS};
   launch->shared_bytes = (uint32_t)(GDN_POST_WARPS * gdn_post_warp_floats(a->v_dim)) * sizeof(float);
-  snprintf(launch->options, sizeof launch->options, "-DGDN_DV=%d -DGDN_GATE=%d -DGDN_OUTPUTS=%d", a->v_dim,
-           (int)a->gate, a->outputs);
+  snprintf(launch->options, sizeof launch->options,
+           "-DKC_PROCESSORS=%d -DGDN_HV=%d -DGDN_DV=%d -DGDN_GATE=%d -DGDN_OUTPUTS=%d", chip->n_processors,
+           a->v_heads, a->v_dim, (int)a->gate, a->outputs);
   return NULL;
 }
 

@@ -3,56 +3,67 @@
  * stay in registers; those of the tokens to come are on their way to shared memory, so
  * that they take no registers and a processor holds enough warps.
  *
- * A run begins at an even absolute index, so the key before an odd token is in its own
- * run, but for the first. What reads the old history and tail, the first run of a head,
- * also writes the new ones; if it does not have the last two keys, it computes them
- * again. So all runs of a window may go on at the same time.
+ * A run of keys begins at an even absolute index, so the key before an odd token is in its
+ * own run, but for the first. The first run of a head reads the old history, and writes the
+ * new one from the raw rows. It also reads the old tail; the last run writes the new one,
+ * and is in the same block, where it waits for that. Runs know nothing else of each other.
  *
- * Grid: runs, and units (key heads, value heads, eight heads' gates) four at a time. */
+ * Grid: the runs of key heads, then those of value heads with their gates, four warps at a
+ * time (gdn_pre_cuda_grid.h). */
 #include "gdn_pre/gdn_pre_cuda_grid.h"
 #include "gdn_pre/gdn_pre_warp.h"
 
+#ifdef GDN_HK
+#define K_HEADS GDN_HK
+#define V_HEADS GDN_HV
+#else
+#define K_HEADS a->k_heads
+#define V_HEADS a->v_heads
+#endif
+
 enum {
   WARPS = GDN_PRE_WARPS,
-  GATE_HEADS = GDN_PRE_GATE_HEADS,
-  CHUNKS = 4, /* on their way */
-  KEY_CHUNK = GDN_PRE_SLOTS / 2 / CHUNKS,
-  VALUE_CHUNK = GDN_PRE_SLOTS / CHUNKS
+  VALUE_CHUNK = GDN_PRE_VALUE_CHUNK,
+  CHUNKS = GDN_PRE_SLOTS / VALUE_CHUNK, /* on their way */
+  KEY_CHUNK = VALUE_CHUNK / 2
 };
 
 /* ---- raw rows on their way to shared memory ------------------------------------------ */
 
-/* Rows of one convolution's channels, of tokens t0 to t1 - 1: token t has slot t - t0,
- * modulo the number of slots (a constant). */
+/* Rows of one convolution's channels of a run's tokens, chunk by chunk in a ring of CHUNKS
+ * chunks. What lies behind the last row is whatever was there before: it is worked on, too,
+ * and goes nowhere. Sizes (rows of a chunk, n: channels a lane) are constants. */
 typedef struct feed {
-  const float *from; /* token t0's */
+  const float *next; /* row to be asked for */
   float *slots;
   int64_t stride;
-  int n_tokens;
+  int left, chunk; /* rows not yet asked for; where in the ring, in floats */
 } feed;
+
+/* Asks for the rows that come after those asked for, into the chunk's place. */
+KC_INLINE void feed_ask(feed *f, int n_rows, int n) {
+  KC_UNROLL for (int k = 0; k < n_rows; ++k)
+    KC_UNROLL for (int i = 0; i < 8 * n; i += 32) {
+      const int at = 4 * (i + kc_lane);
+      if (k < f->left && (8 * n % 32 == 0 || at < 32 * n))
+        kc_copy16(f->slots + f->chunk + k * 32 * n + at, f->next + k * f->stride + at);
+    }
+  f->next += n_rows * f->stride;
+  f->left -= n_rows;
+  f->chunk += n_rows * 32 * n;
+  if (f->chunk == CHUNKS * n_rows * 32 * n) f->chunk = 0;
+}
 
 KC_INLINE void feed_begin(feed *f, const stk_gdn_pre_args *a, int64_t c0, int64_t t0, int64_t t1, float *slots) {
   f->stride = raw_floats(a);
-  f->from = a->qkv + t0 * f->stride + c0;
+  f->next = a->qkv + t0 * f->stride + c0;
   f->slots = slots;
-  f->n_tokens = (int)(t1 - t0);
+  f->left = (int)(t1 - t0);
+  f->chunk = 0;
 }
 
-/* Asks for n_rows rows from number `first` on, of 32 n channels each. */
-KC_INLINE void feed_ask(const feed *f, int first, int n_rows, int n, int n_slots) {
-  KC_UNROLL for (int k = 0; k < n_rows; ++k)
-    KC_UNROLL for (int i = 0; i < 8 * n; i += 32) {
-      const int piece = i + kc_lane;
-      if (first + k < f->n_tokens && (8 * n % 32 == 0 || piece < 8 * n))
-        kc_copy16(f->slots + (first + k) % n_slots * 32 * n + 4 * piece, f->from + (first + k) * f->stride + 4 * piece);
-    }
-}
-
-/* Row number `index`, or the last one: what lies beyond the end is worked on, too. */
-KC_INLINE const float *feed_row(const feed *f, int index, int n, int n_slots) {
-  const int last = f->n_tokens - 1;
-  return f->slots + (index < last ? index : last) % n_slots * 32 * n;
-}
+/* Row k of the oldest chunk, which is the one to be replaced. */
+KC_INLINE const float *feed_row(const feed *f, int k, int n) { return f->slots + f->chunk + k * 32 * n; }
 
 /* The chunk that was asked for CHUNKS chunks ago is there, for all lanes. */
 KC_INLINE void await_chunk(void) {
@@ -61,22 +72,6 @@ KC_INLINE void await_chunk(void) {
 }
 
 /* ---- key heads --------------------------------------------------------------------------- */
-
-/* The keys of the window's last two tokens, for a warp that does not have them. */
-KC_INLINE void last_keys(const stk_gdn_pre_args *a, int64_t h, int n, int n_taps, float k[2][ELEMS_MAX]) {
-  const int64_t t = (int64_t)a->n_tokens - 2;
-  float x[2][ELEMS_MAX], raw[ELEMS_MAX], sum[2];
-  conv v;
-  conv_begin(&v, a, (a->k_heads + h) * K_DIM, n, n_taps, 1, t);
-  KC_UNROLL for (int j = 0; j < 2; ++j) conv_row(&v, t + j, n, x[j]);
-  KC_UNROLL for (int j = 0; j < 2; ++j) {
-    conv_token(&v, x[j], n, n_taps, raw);
-    kc_silu(raw, k[j], n);
-  }
-  KC_UNROLL for (int j = 0; j < 2; ++j) sum[j] = tree_lane(k[j], k[j], n);
-  kc_lanes_sums(sum, 2);
-  KC_UNROLL for (int j = 0; j < 2; ++j) scale(k[j], ks_rsqrt(sum[j] + 1e-6f), n);
-}
 
 /* Two tokens of a key head, of which the second may not be. old[0], old[1]: the keys
  * before them, and after the call of them. */
@@ -97,9 +92,7 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
     sum[j] = tree_lane(q[j], q[j], n);
     sum[2 + j] = tree_lane(k[j], k[j], n);
   }
-  kc_lanes_sums(sum, 4);
-  KC_UNROLL for (int j = 0; j < 4; ++j) sum[j] = sum[j] + 1e-6f;
-  kc_rsqrt4(sum);
+  kc_rsqrt_sums(sum, 4, 1.0f, 1e-6f);
   KC_UNROLL for (int j = 0; j < 2; ++j) {
     scale(q[j], sum[j] * dim_scale, n);
     scale(k[j], sum[2 + j], n);
@@ -120,12 +113,10 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
   sum[1] = tree_lane(k[1], q[1], n);
   sum[2] = tree_lane(before, key, n);
   sum[3] = tree_lane(before, query, n);
-  kc_lanes_sums(sum, 4);
-  if (kc_lane < (both ? 6 : 3)) {
-    const int j = kc_lane / 3, what = kc_lane % 3, odd = j == !first_odd;
-    float dot = what == 0 ? (j ? sum[1] : sum[0]) : what == 1 ? sum[2] : sum[3];
-    a->kq[(h * T + t) * 3 + kc_lane] = what == 0 || odd ? dot : 0.0f;
-  }
+  /* Lane 3 j + i has number i of token j. */
+  const int j = kc_lane / 3, what = kc_lane % 3, index = what == 0 ? j & 1 : 1 + what;
+  const float dot = kc_shuffle(kc_lanes_each(sum, 4, KC_SUM), kc_each_lane(index, 4));
+  if (kc_lane < (both ? 6 : 3)) a->kq[(h * T + t) * 3 + kc_lane] = what == 0 || j == !first_odd ? dot : 0.0f;
   if (both) {
     copy_row(k[0], old[0], n);
     copy_row(k[1], old[1], n);
@@ -135,111 +126,111 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
   }
 }
 
-KC_INLINE void key_head(const stk_gdn_pre_args *a, int64_t h, int64_t t0, int64_t t1, int n_taps, float *slots) {
-  const int64_t T = a->n_tokens, dim = K_DIM;
-  const int n = K_DIM / 32, n_slots = GDN_PRE_SLOTS / 2;
-  float *kn = a->kn + h * (T + 2) * dim, *tail[2] = {a->k_tail + h * dim, a->k_tail + (a->k_heads + h) * dim};
+/* ends: the block has the first and the last runs of its heads. */
+KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int ends, int n_taps, float *slots) {
+  const int64_t T = a->n_tokens, dim = K_DIM, cq = h * dim, ck = (a->k_heads + h) * dim;
+  const int n = K_DIM / 32;
+  float *kn = a->kn + h * (T + 2) * dim, *tail[2] = {a->k_tail + h * dim, a->k_tail + ck};
   float old[2][ELEMS_MAX];
   feed fq, fk;
   conv vq, vk;
-  feed_begin(&fq, a, h * dim, t0, t1, slots);
-  feed_begin(&fk, a, (a->k_heads + h) * dim, t0, t1, slots + n_slots * dim);
+  feed_begin(&fq, a, cq, t0, t1, slots);
+  feed_begin(&fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * dim);
   for (int c = 0; c < CHUNKS; ++c) {
-    feed_ask(&fq, c * KEY_CHUNK, KEY_CHUNK, n, n_slots);
-    feed_ask(&fk, c * KEY_CHUNK, KEY_CHUNK, n, n_slots);
+    feed_ask(&fq, KEY_CHUNK, n);
+    feed_ask(&fk, KEY_CHUNK, n);
     kc_copy_commit();
   }
-  conv_begin(&vq, a, h * dim, n, n_taps, 1, t0);
-  conv_begin(&vk, a, (a->k_heads + h) * dim, n, n_taps, 1, t0);
   KC_UNROLL for (int j = 0; j < 2; ++j)
     KC_UNROLL for (int i = 0; i < n; ++i) old[j][i] = 0.0f;
-  if (t0 == 0)
-    KC_UNROLL for (int j = 0; j < 2; ++j) {
-      load_row(tail[j], old[j], n);
-      store_row(kn + j * dim, old[j], n);
-    }
-  for (int at = 0; at < fq.n_tokens; at += KEY_CHUNK) {
+  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_row(tail[j], old[j], n);
+  if (ends) kc_sync(); /* before the new tail is written, the old one has been read */
+  conv_begin(&vq, a, cq, n, n_taps, 1, t0);
+  conv_begin(&vk, a, ck, n, n_taps, 1, t0);
+  if (t0 == 0) {
+    conv_advance(&vq, T, n, n_taps, 1);
+    conv_advance(&vk, T, n, n_taps, 1);
+    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(kn + j * dim, old[j], n);
+  }
+  for (int t = t0; t < t1; t += KEY_CHUNK) {
     float xq[KEY_CHUNK][ELEMS_MAX], xk[KEY_CHUNK][ELEMS_MAX];
     await_chunk();
     KC_UNROLL for (int j = 0; j < KEY_CHUNK; ++j) {
-      load_row(feed_row(&fq, at + j, n, n_slots), xq[j], n);
-      load_row(feed_row(&fk, at + j, n, n_slots), xk[j], n);
+      load_row(feed_row(&fq, j, n), xq[j], n);
+      load_row(feed_row(&fk, j, n), xk[j], n);
     }
     kc_sync_warp();
-    feed_ask(&fq, at + CHUNKS * KEY_CHUNK, KEY_CHUNK, n, n_slots);
-    feed_ask(&fk, at + CHUNKS * KEY_CHUNK, KEY_CHUNK, n, n_slots);
+    feed_ask(&fq, KEY_CHUNK, n);
+    feed_ask(&fk, KEY_CHUNK, n);
     kc_copy_commit();
-    key_tokens(a, h, t0 + at, at + 1 < fq.n_tokens, &vq, &vk, (const float(*)[ELEMS_MAX])xq,
-               (const float(*)[ELEMS_MAX])xk, n, n_taps, old);
+    key_tokens(a, h, t, t + 1 < t1, &vq, &vk, (const float(*)[ELEMS_MAX])xq, (const float(*)[ELEMS_MAX])xk, n, n_taps,
+               old);
   }
-  kc_copy_wait(0);
-  if (t0) return;
-  if (t1 < T) last_keys(a, h, n, n_taps, old);
-  KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], old[j], n);
-  conv_advance(&vq, T, n, n_taps, 1);
-  conv_advance(&vk, T, n, n_taps, 1);
+  if (t1 == T)
+    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], old[j], n);
 }
 
 /* ---- value heads ------------------------------------------------------------------------- */
 
-KC_INLINE void value_head(const stk_gdn_pre_args *a, int64_t h, int64_t t0, int64_t t1, int n_taps, float *slots) {
+/* A head's gates, a lane a token; the next one's numbers are asked for first. */
+KC_INLINE void gates(const stk_gdn_pre_args *a, int h, int t0, int t1) {
+  float *gb = a->gb + h * (int64_t)a->n_tokens * 2;
+  int t = t0 + kc_lane;
+  gate_inputs next = gate_at(a, t < t1 ? t : t0, h);
+  for (; t < t1; t += 32) {
+    const gate_inputs now = next;
+    next = gate_at(a, t + 32 < t1 ? t + 32 : t, h);
+    kc_store2(gb + 2 * (int64_t)t, gate_open(a, h, now));
+  }
+}
+
+/* Its values and gates, as the call wants; gates are made while the first rows come. */
+KC_INLINE void value_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int n_taps, float *slots) {
   const int64_t dim = V_DIM, c0 = 2 * (int64_t)a->k_heads * a->k_dim + h * dim;
-  const int n = V_DIM / 32, group = n % 4 == 0 ? 4 : 1, n_slots = GDN_PRE_SLOTS;
-  float *vc = a->vc + (h * a->n_tokens + t0) * dim;
+  const int n = V_DIM / 32, group = n % 4 == 0 ? 4 : 1, n_tokens = a->kinds & STK_GDN_VALUES ? t1 - t0 : 0;
+  float *vc = a->vc + (h * (int64_t)a->n_tokens + t0) * dim;
   feed f;
   conv v;
-  feed_begin(&f, a, c0, t0, t1, slots);
+  feed_begin(&f, a, c0, t0, t0 + n_tokens, slots);
   for (int c = 0; c < CHUNKS; ++c) {
-    feed_ask(&f, c * VALUE_CHUNK, VALUE_CHUNK, n, n_slots);
+    feed_ask(&f, VALUE_CHUNK, n);
     kc_copy_commit();
   }
-  conv_begin(&v, a, c0, n, n_taps, group, t0);
-  for (int at = 0; at < f.n_tokens; at += VALUE_CHUNK) {
-    float raw[VALUE_CHUNK * ELEMS_MAX], y[VALUE_CHUNK * ELEMS_MAX];
+  if (a->kinds & STK_GDN_GATES) gates(a, h, t0, t1);
+  if (n_tokens) {
+    conv_begin(&v, a, c0, n, n_taps, group, t0);
+    if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps, group);
+  }
+  for (int at = 0; at < n_tokens; at += VALUE_CHUNK) {
+    float x[VALUE_CHUNK][ELEMS_MAX], raw[VALUE_CHUNK * ELEMS_MAX], y[VALUE_CHUNK * ELEMS_MAX];
     await_chunk();
-    KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) {
-      float x[ELEMS_MAX];
-      kc_load_elements(feed_row(&f, at + j, n, n_slots), x, n, group);
-      conv_token(&v, x, n, n_taps, raw + j * n);
-    }
+    KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) kc_load_elements(feed_row(&f, j, n), x[j], n, group);
+    kc_sync_warp();
+    feed_ask(&f, VALUE_CHUNK, n);
+    kc_copy_commit();
+    KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) conv_token(&v, x[j], n, n_taps, raw + j * n);
     kc_silu(raw, y, VALUE_CHUNK * n);
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j)
-      if (at + j < f.n_tokens) kc_store_elements(vc + j * dim, y + j * n, n, group);
+      if (at + j < n_tokens) kc_store_elements(vc + j * dim, y + j * n, n, group);
     vc += VALUE_CHUNK * dim;
-    kc_copy_commit(); /* of nothing: a run's rows all have a slot */
-  }
-  kc_copy_wait(0);
-  if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps, group);
-}
-
-/* ---- gates --------------------------------------------------------------------------------- */
-
-/* Heads h0 on: a lane has one token of the run, and some of the heads. */
-KC_INLINE void gates(const stk_gdn_pre_args *a, int h0, int64_t t0, int64_t t1, int run) {
-  const int64_t t = t0 + kc_lane % run;
-  const int h1 = h0 + GATE_HEADS < a->v_heads ? h0 + GATE_HEADS : a->v_heads;
-  if (t >= t1) return;
-  for (int h = h0 + kc_lane / run; h < h1; h += 32 / run) {
-    float *gb = a->gb + (h * (int64_t)a->n_tokens + t) * 2, decay, beta;
-    gate_of(a, t, h, &decay, &beta);
-    gb[0] = decay;
-    gb[1] = beta;
   }
 }
 
-KC_KERNEL(gdn_pre_cuda, stk_gdn_pre_args, 32 * WARPS, 4) {
-  const int unit = kc_block_y * WARPS + kc_warp, odd = a->pos0 & 1, n_taps = TAPS, run = gdn_pre_run(a->n_tokens, n_taps);
-  const int first_gate = a->k_heads + a->v_heads, h0 = (unit - first_gate) * GATE_HEADS;
-  const int64_t t0 = kc_block ? (int64_t)kc_block * run - odd : 0, end = ((int64_t)kc_block + 1) * run - odd;
-  const int64_t t1 = end < a->n_tokens ? end : a->n_tokens;
+KC_KERNEL(gdn_pre_cuda, stk_gdn_pre_args, 32 * WARPS, GDN_PRE_BLOCKS) {
+  const int T = a->n_tokens, odd = a->pos0 & 1, n_taps = TAPS;
+  const gdn_pre_layout l = gdn_pre_layout_of(a, K_HEADS, V_HEADS, n_taps, kc_processors);
+  const int unit = kc_block * WARPS + kc_warp, value = unit - gdn_pre_key_warps(&l, K_HEADS);
   KC_SHARED(float, shared);
   float *slots = shared + kc_warp * gdn_pre_warp_floats(K_DIM, V_DIM);
-  if (t0 >= t1) return;
-  if (unit < a->k_heads) {
-    if (a->kinds & STK_GDN_KEYS) key_head(a, unit, t0, t1, n_taps, slots);
-  } else if (unit < first_gate) {
-    if (a->kinds & STK_GDN_VALUES) value_head(a, unit - a->k_heads, t0, t1, n_taps, slots);
-  } else if (h0 < a->v_heads && a->kinds & STK_GDN_GATES) {
-    gates(a, h0, t0, t1, run);
+  if (value < 0) {
+    const int ends = unit < l.key_ends, inner = unit - l.key_ends, last = l.key_runs - 1;
+    const int h = ends ? unit / 2 : inner % K_HEADS;
+    const int run = ends ? unit % 2 * last : l.key_ends ? 1 + inner / K_HEADS : 0;
+    const int t0 = run ? run * l.key_run - odd : 0, t1 = run == last ? T : (run + 1) * l.key_run - odd;
+    if (h < K_HEADS) key_head(a, h, t0, t1, ends, n_taps, slots);
+    else kc_sync();
+  } else if (value < l.value_runs * V_HEADS) {
+    const int run = value / V_HEADS, t0 = run * l.value_run, end = t0 + l.value_run;
+    value_head(a, value % V_HEADS, t0, end < T ? end : T, n_taps, slots);
   }
 }

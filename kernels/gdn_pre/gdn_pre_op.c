@@ -59,7 +59,7 @@ static const stk_gdn_pre_args cases[] = {
     CASE(1, 0, 2, 6, 128, 128, 4, STK_GDN_ALL),   CASE(2, 1, 2, 6, 128, 128, 4, STK_GDN_ALL),
     CASE(3, 6, 1, 1, 32, 64, 4, STK_GDN_ALL),     CASE(37, 3, 3, 9, 128, 128, 4, STK_GDN_ALL),
     CASE(5, 0, 2, 4, 96, 32, 2, STK_GDN_ALL),     CASE(4, 9, 1, 2, 64, 160, 7, STK_GDN_ALL),
-    CASE(32, 3, 1, 2, 32, 64, 7, STK_GDN_ALL), /* a GPU's runs: 15, 16 and 1 */
+    CASE(32, 3, 1, 2, 32, 64, 7, STK_GDN_ALL), /* key runs of 7 and 8 tokens on a big GPU */
     CASE(3, 1, 16, 48, 128, 128, 4, STK_GDN_ALL), CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_KEYS),
     CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_VALUES), CASE(9, 4, 2, 6, 128, 128, 4, STK_GDN_GATES),
 };

@@ -129,12 +129,20 @@ KC_INLINE void copy_row(const float *from, float *to, int n) {
   KC_UNROLL for (int i = 0; i < n; ++i) to[i] = from[i];
 }
 
-/* Decay and write strength of head h at token t. */
-KC_INLINE void gate_of(const stk_gdn_pre_args *a, int64_t t, int h, float *decay, float *beta) {
-  const float *ab = a->ab + t * 2 * a->v_heads;
+/* What a token's gates of head h are made from, and they: decay and write strength. */
+typedef struct gate_inputs {
+  float a, b;
+} gate_inputs;
+
+KC_INLINE gate_inputs gate_at(const stk_gdn_pre_args *a, int64_t t, int h) {
+  const float *ab = a->ab + t * 2 * a->v_heads + h;
+  const gate_inputs g = {ab[0], ab[a->v_heads]};
+  return g;
+}
+KC_INLINE kc2 gate_open(const stk_gdn_pre_args *a, int h, gate_inputs g) {
   const float rate = -ks_exp(a->a_log[h]);
-  *decay = ks_exp(rate * ks_softplus(ab[h] + a->dt_bias[h]));
-  *beta = ks_sigmoid(ab[a->v_heads + h]);
+  const kc2 decay_beta = {{ks_exp(rate * ks_softplus(g.a + a->dt_bias[h])), ks_sigmoid(g.b)}};
+  return decay_beta;
 }
 
 #endif

@@ -57,6 +57,11 @@ static void fault(const char *what) {
              kc_emulator.block[1], kc_emulator.block[2], kc_emulator.thread, what);
 }
 
+int kc_emulator_processors(void) {
+  if (!kc_emulator.n_processors) fault("asks for the processors, but its plan gives no KC_PROCESSORS");
+  return kc_emulator.n_processors ? kc_emulator.n_processors : 1;
+}
+
 static thread *give_way(wait waits) {
   thread *t = &emu.threads[emu.running];
   t->waits = waits;
@@ -215,14 +220,21 @@ static void run_cluster(int n, int n_block, cuda_order order) {
     }
 }
 
+/* The value of an option; 0 if it isn't there. */
+static int option(const char *options, const char *name) {
+  const char *at = strstr(options, name);
+  return at ? atoi(at + strlen(name)) : 0;
+}
+
 /* The cluster whose first block is x, y, z. */
 static void run_blocks(const stk_cuda_launch *launch, unsigned char *shared, int x, int y, int z, cuda_order order) {
   const int n_block = (int)launch->block, cluster = launch->cluster ? (int)launch->cluster : 1;
+  const int n_processors = option(launch->options, "-DKC_PROCESSORS=");
   const size_t bytes = launch->shared_bytes, whole = bytes + SHARED_GUARD;
   memset(shared, POISON, whole * (size_t)cluster);
   for (int b = 0; b < cluster; ++b)
     for (int i = 0; i < n_block; ++i)
-      start(b * n_block + i, (kc_emulator_state){i, {x + b, y, z}, shared + whole * (size_t)b});
+      start(b * n_block + i, (kc_emulator_state){i, {x + b, y, z}, n_processors, shared + whole * (size_t)b});
   run_cluster(cluster * n_block, n_block, order);
   for (int b = 0; b < cluster; ++b)
     for (size_t i = 0; i < SHARED_GUARD; ++i)
