@@ -18,9 +18,6 @@ enum {
   QSA_CUDA_STAGES = 2
 };
 
-/* Rows of a piece: each has a barrier, so as many as there is room for. */
-static inline int qsa_cuda_piece(int kind) { return kind == STK_KV_F32 ? STK_ATTN_TILE / 2 : STK_ATTN_TILE; }
-
 /* Where a cell's key lies; its value is at a fixed distance. */
 typedef struct qsa_cuda_place {
   const uint8_t *data, *scales;
@@ -52,6 +49,11 @@ static inline int qsa_cuda_row_bytes(int dim, int kind) {
   return (stk_row_data_bytes(dim, kind) + 4 * qsa_cuda_scale_words(dim, kind) + 15) / 16 * 16;
 }
 
+/* Rows of a piece. Each piece costs a barrier, so a whole tile where its rows are short. */
+static inline int qsa_cuda_piece(int dim, int kind) {
+  return qsa_cuda_row_bytes(dim, kind) <= 544 ? STK_ATTN_TILE : STK_ATTN_TILE / 2;
+}
+
 /* Floats of a warp: the scores of its heads for a tile, their weights, and the sums of
  * the splits that are done. */
 static inline int qsa_cuda_warp_floats(int heads, int dim) {
@@ -59,7 +61,7 @@ static inline int qsa_cuda_warp_floats(int heads, int dim) {
 }
 
 static inline int qsa_cuda_shared_bytes(int heads, int dim, int kind) {
-  return QSA_CUDA_TOKENS * QSA_CUDA_STAGES * qsa_cuda_piece(kind) * qsa_cuda_row_bytes(dim, kind) +
+  return QSA_CUDA_TOKENS * QSA_CUDA_STAGES * qsa_cuda_piece(dim, kind) * qsa_cuda_row_bytes(dim, kind) +
          QSA_CUDA_TOKENS * 2 * STK_ATTN_TILE * (int)sizeof(qsa_cuda_place) +
          QSA_CUDA_WARPS * ((int)sizeof(qsa_cuda_task) + qsa_cuda_warp_floats(heads, dim) * (int)sizeof(float));
 }

@@ -35,9 +35,9 @@ KC_INLINE float number(const unsigned w[4], int i, int kind, float scale) {
 }
 
 /* The n numbers (4 or 8) of whole words of q8. A byte q + 128 in the middle of the bits of
- * 2^15 is 2^15 + 128 + q; that times the scale, and 2^15 + 128 times it, are exact, since a
- * scale has eleven bits. Two instructions a number; to extract, convert and scale it are
- * three. */
+ * 2^15 is 2^15 + 128 + q; 2^15 + 128 times the scale is exact, since that has eleven bits,
+ * and so is q times it. (With a scale of 0 every q is 0: k_cache.h.) Two instructions a number
+ * and a quarter; to extract, convert and scale it are three. */
 KC_INLINE void q8_numbers(const unsigned w[4], int n, float scale, float *x) {
   const float offset = -32896.0f * scale;
   KC_UNROLL for (int i = 0; i < n; ++i) {

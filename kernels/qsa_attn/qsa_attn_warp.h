@@ -38,7 +38,7 @@
 #define VECTOR (DIM % 256 == 0 && KIND != STK_KV_F32 ? 8 : DIM % 128 == 0 ? 4 : DIM % 64 == 0 ? 2 : 1)
 #define VECTORS (DIM / 32 / VECTOR)
 
-#define PIECE qsa_cuda_piece(KIND)
+#define PIECE qsa_cuda_piece(DIM, KIND)
 #define HALF_PIECES (TILE / PIECE) /* of a tile's keys, and of its values */
 #define TILE_PIECES (2 * HALF_PIECES)
 
