@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "common/k_cache.h"
+#include "gdn_pre/gdn_pre.h"
 #include "kreg/st_kreg.h"
 #include "lab/lab_shape.h"
 #include "tests/cuda/emulated_kernels.h"
@@ -63,7 +64,12 @@ static void draw_shape(random_state *r, const emulated *e, const stk_op *op, lab
   strata_error err;
   for (int tries = 0; tries < 100; ++tries) {
     draw_sizes(r, op, s);
-    if (lab_args_make(op, s, args, &err) == STRATA_OK && !e->kernel->plan(args->bytes, &chip, launch)) return;
+    if (lab_args_make(op, s, args, &err) != STRATA_OK) continue;
+    if (op == st_kreg_op(ST_OP_gdn_pre)) {
+      stk_gdn_pre_args *a = (void *)args->bytes;
+      a->kinds = draw(r, 0, 1) ? STK_GDN_ALL : draw(r, 1, STK_GDN_ALL);
+    }
+    if (!e->kernel->plan(args->bytes, &chip, launch)) return;
   }
   fail_msg("%s: 100 shapes in a row were refused", e->kernel->entry);
 }
@@ -77,7 +83,7 @@ static void run_shape(random_state *r, const emulated *e, const stk_op *op) {
   lab_settings_text(&settings, sizes, sizeof sizes);
   const cuda_order order = (cuda_order)draw(r, CUDA_ASCENDING, CUDA_SHUFFLED);
   emulated_compare(e, op, shape.bytes, &launch, order, (uint64_t)draw(r, 1, 1000), text);
-  if (text[0]) fail_msg("%s: %s", sizes, text);
+  if (text[0]) fail_msg("%s %s: %s", sizes, launch.options, text);
 }
 
 static void test_kernel(void **state) {
