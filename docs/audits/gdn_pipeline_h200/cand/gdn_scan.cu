@@ -310,6 +310,23 @@ KC_INLINE void write_output(const unit *u, const pending *y, int64_t dv) {
 #endif
 }
 
+/* A row's update, and its part of the sums with one vector. A multiply-add of three
+ * registers that the one before did not read takes two cycles, so neighbours share one
+ * where they can: the columns go forth and back. */
+KC_INLINE int forth_or_back(int c, int back) { return back ? COLS - 1 - c : c; }
+KC_INLINE void add_row(float x[COLS], float k, const float d[COLS], int back) {
+  KC_UNROLL for (int n = 0; n < COLS; ++n) {
+    const int c = forth_or_back(n, back);
+    x[c] = ks_fma(k, d[c], x[c]);
+  }
+}
+KC_INLINE void sum_row(float sum[COLS], const float x[COLS], float k, int back) {
+  KC_UNROLL for (int n = 0; n < COLS; ++n) {
+    const int c = forth_or_back(n, back);
+    sum[c] = ks_fma(x[c], k, sum[c]);
+  }
+}
+
 /* Updates X and adds to the sums with the pair's keys, groups g0 .. g1 - 1 of four rows. */
 KC_INLINE void keys(part *p, kc_near k, int rows, int g0, int g1, float p_even[COLS], float p_odd[COLS]) {
   const int stride = row_floats(rows);
@@ -321,16 +338,15 @@ KC_INLINE void keys(part *p, kc_near k, int rows, int g0, int g1, float p_even[C
       p->k2[4 * g + j] = k2.v[j];
     }
 #endif
-    KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i)
-      KC_UNROLL for (int c = 0; c < COLS; ++c)
-        p->x[i][c] = ks_fma(p->k2[i], p->d2[c], ks_fma(p->k1[i], p->d1[c], p->x[i][c]));
+    KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i) add_row(p->x[i], p->k1[i], p->d1, i & 1);
+    KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i) add_row(p->x[i], p->k2[i], p->d2, i & 1);
     kc4 even = kc_near_load4(kc_near_add(k, 2 * stride + 4 * g)), odd = kc_near_load4(kc_near_add(k, 3 * stride + 4 * g));
     KC_UNROLL for (int j = 0; j < 4; ++j) {
       const int i = 4 * g + j;
       p->k1[i] = even.v[j];
       p->k2[i] = odd.v[j];
-      KC_UNROLL for (int c = 0; c < COLS; ++c) p_even[c] = ks_fma(p->x[i][c], even.v[j], p_even[c]);
-      KC_UNROLL for (int c = 0; c < COLS; ++c) p_odd[c] = ks_fma(p->x[i][c], odd.v[j], p_odd[c]);
+      sum_row(p_even, p->x[i], even.v[j], 0);
+      sum_row(p_odd, p->x[i], odd.v[j], 1);
     }
   }
 }
@@ -348,9 +364,8 @@ KC_INLINE query load_query(kc_near k, int rows, int g) {
 
 KC_INLINE void use_query(const part *p, query q, int g, pending *y) {
   KC_UNROLL for (int j = 0; j < 4; ++j) {
-    const int i = 4 * g + j;
-    KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_even[c] = ks_fma(p->x[i][c], q.even.v[j], y->r_even[c]);
-    KC_UNROLL for (int c = 0; c < COLS; ++c) y->r_odd[c] = ks_fma(p->x[i][c], q.odd.v[j], y->r_odd[c]);
+    sum_row(y->r_even, p->x[4 * g + j], q.even.v[j], 0);
+    sum_row(y->r_odd, p->x[4 * g + j], q.odd.v[j], 1);
   }
 }
 
