@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli_lab.h"
+#include "cli_lab_gpu.h"
 #include "cli_term.h"
 #include "core/st_error.h"
 #include "lab/lab_check.h"
@@ -19,8 +20,7 @@ static const check_args check_defaults = {.backend = "cpu", .repeats = 3};
 static const cli_option check_options[] = {
     {0, "backend", "cpu|cuda", CLI_CHOICE, offsetof(check_args, backend), 0, 0, "cpu|cuda",
      "whose kernels (default cpu)"},
-    {0, "kernels", "DIR", CLI_TEXT, offsetof(check_args, kernels), 0, 0, NULL,
-     "cuda: sources in place of the built-in ones of the same name"},
+    CLI_OPTION_KERNELS(check_args),
     {0, "repeats", "N", CLI_INT, offsetof(check_args, repeats), 1, 10000, NULL,
      "cuda: how often a case is run (default 3)"},
 };
@@ -42,35 +42,14 @@ static strata_status check(const check_args *args, st_cuda *cuda, const char *wh
   return STRATA_OK;
 }
 
-/* A folder that cannot be used is a bad argument, whatever is wrong with it. */
-static strata_status open_sources(const check_args *args, st_cuda_sources **out, strata_error *err) {
-  *out = NULL;
-  if (!args->kernels) return STRATA_OK;
-  if (strcmp(args->backend, "cuda") != 0)
-    ST_FAIL(err, ARG, "--kernels: %s: nothing without --backend cuda expected", args->kernels);
-  strata_status status = st_cuda_sources_open(args->kernels, out, err);
-  if (status == STRATA_OK || status == STRATA_NOMEM) return status;
-  const strata_error why = *err;
-  ST_FAIL(err, ARG, "--kernels: %s", why.message);
-}
-
-static strata_status open_device(const st_cuda_sources *sources, st_cuda **out, strata_error *err) {
-  const st_cuda_replaced *replaced;
-  ST_TRY(st_cuda_open(0, NULL, out, err));
-  st_cuda_use_sources(*out, sources);
-  for (int32_t i = 0; (replaced = st_cuda_sources_at(sources, i)); ++i)
-    printf("REPLACED %s by %s\n", replaced->path, replaced->file);
-  return STRATA_OK;
-}
-
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
   const check_args *args = command_args;
   strata_status status = STRATA_OK;
   st_cuda *cuda = NULL;
   st_cuda_sources *sources;
   int32_t n_passed = 0, n_failed = 0;
-  ST_TRY_OUT(open_sources(args, &sources, err));
-  if (strcmp(args->backend, "cuda") == 0) ST_TRY_OUT(open_device(sources, &cuda, err));
+  ST_TRY_OUT(cli_lab_sources(args->kernels, args->backend, &sources, err));
+  if (strcmp(args->backend, "cuda") == 0) ST_TRY_OUT(cli_lab_gpu(sources, stdout, &cuda, err));
   for (int i = 0; i < words->n || i == 0; ++i)
     ST_TRY_OUT(check(args, cuda, i < words->n ? words->items[i] : NULL, &n_passed, &n_failed, err));
   if (n_failed) {

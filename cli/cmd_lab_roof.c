@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli_lab_gpu.h"
 #include "cli_lab_roof.h"
 #include "cli_term.h"
 #include "core/st_error.h"
@@ -10,7 +11,7 @@
 
 typedef struct roof_args {
   int32_t threads, rounds;
-  const char *tokens, *set, *variant, *scan, *backend;
+  const char *tokens, *set, *variant, *scan, *backend, *kernels;
   cli_ceilings_args ceilings;
   bool warm, only_ceilings, json;
 } roof_args;
@@ -34,6 +35,7 @@ static const cli_option roof_options[] = {
      "show the ceilings and time nothing"},
     {0, "backend", "cpu|cuda", CLI_CHOICE, offsetof(roof_args, backend), 0, 0, "cpu|cuda",
      "whose kernels (default cpu)"},
+    CLI_OPTION_KERNELS(roof_args),
     CLI_OPTIONS_CEILINGS(roof_args),
     CLI_OPTION_THREADS(roof_args),
     CLI_OPTION_JSON(roof_args),
@@ -246,13 +248,14 @@ static strata_status run_on_cpu(roof_job *job, const cli_words *words, strata_er
   return measure(job, err);
 }
 
-static strata_status run_on_gpu(roof_job *job, const cli_words *words, strata_error *err) {
+static strata_status run_on_gpu(roof_job *job, const cli_words *words, const st_cuda_sources *sources,
+                                strata_error *err) {
   const roof_args *args = job->args;
   if (args->scan || args->warm || args->threads || args->ceilings.cache || args->ceilings.fresh)
     ST_FAIL(err, ARG, "--backend cuda: no --scan, --warm, --threads, --cache or --fresh expected");
   ST_TRY(parse_sizes(job, err));
   const cli_roof_gpu_args gpu = {
-      .words = words, .variant = args->variant, .rounds = args->rounds, .only_ceilings = args->only_ceilings,
+      .words = words, .sources = sources, .variant = args->variant, .rounds = args->rounds, .only_ceilings = args->only_ceilings,
       .json = args->json,
       .request = {.tokens = job->tokens.items, .n_tokens = (int32_t)job->tokens.n, .settings = job->settings}};
   return cli_roof_gpu(&gpu, err);
@@ -260,7 +263,12 @@ static strata_status run_on_gpu(roof_job *job, const cli_words *words, strata_er
 
 static strata_status run(const void *command_args, const cli_words *words, strata_error *err) {
   roof_job job = {.args = command_args};
-  strata_status status = strcmp(job.args->backend, "cuda") == 0 ? run_on_gpu(&job, words, err) : run_on_cpu(&job, words, err);
+  strata_status status = STRATA_OK;
+  st_cuda_sources *sources;
+  ST_TRY_OUT(cli_lab_sources(job.args->kernels, job.args->backend, &sources, err));
+  status = strcmp(job.args->backend, "cuda") == 0 ? run_on_gpu(&job, words, sources, err) : run_on_cpu(&job, words, err);
+out:
+  st_cuda_sources_close(&sources);
   json_decref(job.rows);
   json_decref(job.gdn_rows);
   json_decref(job.qsa_rows);
@@ -281,7 +289,8 @@ const cli_command cmd_lab_roof = {
         "them, with the states of 36 layers.\n"
         "qsa times sparse attention's, for each kind of cache, from 2048 to 131072 cells.\n"
         "The ceilings are kept for this CPU, level and number of threads.\n"
-        "--backend cuda does it for the GPU kernels of the ops whose names begin with OP.",
+        "--backend cuda does it for the GPU kernels of the ops whose names begin with OP; a kernel "
+        "being tuned takes a built-in one's place by --kernels, as in lab check.",
     .options = roof_options,
     .n_options = sizeof roof_options / sizeof roof_options[0],
     .defaults = &roof_defaults,

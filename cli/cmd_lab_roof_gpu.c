@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli_lab_gpu.h"
 #include "cli_lab_roof.h"
 #include "cli_term.h"
 #include "core/st_error.h"
@@ -90,7 +91,7 @@ static strata_status time_ops(const lab_ceilings *ceilings, const cli_roof_gpu_a
   strata_status status = STRATA_OK;
   st_cuda *cuda = NULL;
   if (args->only_ceilings) return STRATA_OK;
-  ST_TRY_OUT(st_cuda_open(0, NULL, &cuda, err));
+  ST_TRY_OUT(cli_lab_gpu(args->sources, args->json ? NULL : stdout, &cuda, err));
   if (!args->json) cli_roof_print_header();
   for (int op = 0; op < ST_OPS; op++)
     if (c->kernel[op]) ST_TRY_OUT(time_op(cuda, ceilings, args, (st_op)op, c->kernel[op], list, err));

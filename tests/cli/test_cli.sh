@@ -684,6 +684,8 @@ case_lab_roof_refuses() {
   run lab roof gdn_scan --backend cuda --variant nosuch; expect_error 2 "--variant: nosuch"
   run lab roof gdn_scan --backend cuda --set zz=1; expect_error 2 "gdn_scan: zz"
   run lab roof gdn --backend cuda --T 0; expect_error 2 "--T: 0"
+  run lab roof gdn --kernels .; expect_error 2 "--kernels: .: nothing without --backend cuda expected"
+  run lab roof gdn --backend cuda --kernels nosuch; expect_error 2 "--kernels: nosuch: No such file"
   STRATA_ISA=nosuch run lab roof hc_mix; expect_error 2 "STRATA_ISA: nosuch"
   for set in Hx=1 H= H H=x =1 H=1,; do run lab roof hc_mix --set "$set"; expect_error 2; done
   # What is wrong with a size shows only once the ceilings are there.
