@@ -3,8 +3,8 @@
  *
  *   test_device [OP [once]]
  *
- * OP: only this op's kernels ("gdn_step" has gdn_decode, too), and not every float; "": all of
- * them. once: each case once instead of 100 times, as under a sanitizer. */
+ * With OP only this op's kernels ("": all; gdn_step has the batch and gdn_decode, too), and no
+ * sweep over every float. once: each case once instead of 100 times, as under a sanitizer. */
 #include <stdio.h>
 #include <string.h>
 
