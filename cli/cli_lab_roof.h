@@ -11,7 +11,8 @@ void cli_roof_print_row(const lab_roof_row *row);
 json_t *cli_roof_row_json(const lab_roof_row *row);
 
 /* lab roof --backend cuda. words: beginnings of ops' names, none for all. sources: in place of
- * built-in ones, or NULL. request: tokens and settings; variant: NULL for the chosen ones, else that one of the only op. */
+ * built-in ones, or NULL. request: tokens and settings; variant: NULL for the chosen ones, else
+ * that one of the only op. */
 typedef struct cli_roof_gpu_args {
   const cli_words *words;
   const st_cuda_sources *sources;

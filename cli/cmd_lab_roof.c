@@ -255,8 +255,8 @@ static strata_status run_on_gpu(roof_job *job, const cli_words *words, const st_
     ST_FAIL(err, ARG, "--backend cuda: no --scan, --warm, --threads, --cache or --fresh expected");
   ST_TRY(parse_sizes(job, err));
   const cli_roof_gpu_args gpu = {
-      .words = words, .sources = sources, .variant = args->variant, .rounds = args->rounds, .only_ceilings = args->only_ceilings,
-      .json = args->json,
+      .words = words, .sources = sources, .variant = args->variant, .rounds = args->rounds,
+      .only_ceilings = args->only_ceilings, .json = args->json,
       .request = {.tokens = job->tokens.items, .n_tokens = (int32_t)job->tokens.n, .settings = job->settings}};
   return cli_roof_gpu(&gpu, err);
 }

@@ -611,9 +611,13 @@ case_lab_check_kernels() {
   touch kernels/idea.cu
   run lab check gdn_post --backend cuda --kernels kernels; expect_error 2 "--kernels: kernels/idea.cu: the name of a GPU kernel's source"
   rm kernels/idea.cu
-  run lab check gdn_post --backend cuda --kernels kernels
-  if [ $rc -eq 0 ]; then expect_in out "REPLACED gdn_post/gdn_post_cuda.cu by kernels/gdn_post_cuda.cu"
-  else expect_error 2 "CUDA"; fi
+  local args
+  for args in "check gdn_post" "roof gdn_post --T 1"; do
+    # shellcheck disable=SC2086
+    run lab $args --backend cuda --kernels kernels
+    if [ $rc -eq 0 ]; then expect_in out "REPLACED gdn_post/gdn_post_cuda.cu by kernels/gdn_post_cuda.cu"
+    else expect_error 2 "CUDA"; fi
+  done
 }
 
 case_lab_verify() {
