@@ -450,7 +450,7 @@ check_full() {
   part_levels "" golden engine
   without=
   title "verdicts on real runs"
-  programs timing 300
+  programs timing 450
   part_fuzz
   if build_as sanitize "$build/sanitize/strata" tests; then
     title "tests (ASan, UBSan)"
