@@ -16,30 +16,41 @@ uint64_t lab_random(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-static void put_value(uint8_t *data, size_t i, stk_dtype dtype, double value) {
+/* Bits of the half nearest to x, of two the even one. */
+static uint16_t nearest_half(double x) {
+  const double size = fabs(x);
+  const uint16_t sign = signbit(x) ? 0x8000 : 0;
+  int exponent;
+  if (size >= 65520) return sign | 0x7c00;
+  if (size < 0x1p-14) return (uint16_t)(sign | (int)nearbyint(ldexp(size, 24)));
+  frexp(size, &exponent); /* size is in [2^(exponent - 1), 2^exponent) */
+  return (uint16_t)(sign | (((exponent + 13) << 10) + (int)nearbyint(ldexp(size, 11 - exponent))));
+}
+
+void lab_number_put(void *numbers, stk_dtype dtype, size_t i, double value) {
+  uint8_t *data = numbers;
   float f = (float)value;
   uint32_t bits;
   memcpy(&bits, &f, 4);
   switch (dtype) {
     case STK_F32: memcpy(data + 4 * i, &f, 4); break;
     case STK_BF16: memcpy(data + 2 * i, &(uint16_t){(uint16_t)(bits >> 16)}, 2); break;
-    case STK_F16: {
-      /* Any finite half will do: sign, a small exponent, random fraction. */
-      uint16_t half = (uint16_t)((bits >> 16 & 0x8000) | (0x2c00 + (bits >> 8 & 0x13ff)));
-      memcpy(data + 2 * i, &half, 2);
-      break;
-    }
+    case STK_F16: memcpy(data + 2 * i, &(uint16_t){nearest_half(value)}, 2); break;
     case STK_I32: memcpy(data + 4 * i, &(int32_t){(int32_t)value}, 4); break;
     case STK_I64: memcpy(data + 8 * i, &(int64_t){(int64_t)value}, 8); break;
     case STK_U8: data[i] = (uint8_t)value; break;
   }
 }
 
+/* What makes a number of about 1 subnormal; 1: nothing does. */
+static double tiny_factor(stk_dtype dtype) {
+  return dtype == STK_F32 || dtype == STK_BF16 ? 0x1p-130 : dtype == STK_F16 ? 0x1p-18 : 1;
+}
+
 /* Element i of a tensor that may hold 0 is subnormal in every fourth stretch of them: in
  * all of a row, or its sums would hide them. */
 static bool is_tiny(const stk_tensor *tensor, size_t i) {
-  bool wide = tensor->dtype == STK_F32 || tensor->dtype == STK_BF16;
-  return wide && tensor->low <= 0 && tensor->high >= 0 && i / TINY_STRETCH % 4 == 1;
+  return tiny_factor(tensor->dtype) != 1 && tensor->low <= 0 && tensor->high >= 0 && i / TINY_STRETCH % 4 == 1;
 }
 
 static void fill(const stk_tensor *tensor, const lab_fill *how, uint64_t *random, const st_guarded *b) {
@@ -52,8 +63,8 @@ static void fill(const stk_tensor *tensor, const lab_fill *how, uint64_t *random
   for (size_t i = 0; i < tensor->n && random_values; ++i) {
     double unit = (double)(lab_random(random) >> 11) / 9007199254740992.0;
     double value = tensor->low + unit * (tensor->high - tensor->low);
-    if (how->tiny && is_tiny(tensor, i)) value *= 0x1p-130;
-    put_value(b->data, i, tensor->dtype, tensor->fill == STK_FILL_INDEX ? floor(value) : value);
+    if (how->tiny && is_tiny(tensor, i)) value *= tiny_factor(tensor->dtype);
+    lab_number_put(b->data, tensor->dtype, i, tensor->fill == STK_FILL_INDEX ? floor(value) : value);
   }
 }
 
@@ -150,15 +161,15 @@ static double half_value(uint16_t half) {
   return half & 0x8000 ? -x : x;
 }
 
-/* Element i of an f32 or f16 tensor. */
-static double number(const st_guarded *b, stk_dtype dtype, size_t i) {
+double lab_number_get(const void *numbers, stk_dtype dtype, size_t i) {
+  const uint8_t *data = numbers;
   float f;
   uint16_t half;
   if (dtype == STK_F32) {
-    memcpy(&f, b->data + 4 * i, sizeof f);
+    memcpy(&f, data + 4 * i, sizeof f);
     return (double)f;
   }
-  memcpy(&half, b->data + 2 * i, sizeof half);
+  memcpy(&half, data + 2 * i, sizeof half);
   return half_value(half);
 }
 
@@ -169,7 +180,7 @@ static void measure(const stk_tensor *tensor, const st_guarded *want, const st_g
   double error = 0, size = 0;
   *odd = 0;
   for (size_t i = 0; i < tensor->n; ++i) {
-    double x = number(want, tensor->dtype, i), y = number(got, tensor->dtype, i);
+    double x = lab_number_get(want->data, tensor->dtype, i), y = lab_number_get(got->data, tensor->dtype, i);
     if (isfinite(x) && isfinite(y)) {
       error += (x - y) * (x - y);
       size += x * x;
@@ -197,7 +208,7 @@ static void classify(const lab_case *want, const lab_case *got, int32_t i, lab_d
     if (memcmp(w->data + e * elem, g->data + e * elem, elem) == 0) continue;
     if (d->count++ == 0) d->first = e;
     n_poison += all_bytes(g, elem, e, got->fill.poison);
-    n_nan += numbers && isnan(number(g, tensor->dtype, e)) && !isnan(number(w, tensor->dtype, e));
+    n_nan += numbers && isnan(lab_number_get(g->data, tensor->dtype, e)) && !isnan(lab_number_get(w->data, tensor->dtype, e));
   }
   d->word = LAB_WRONG_BYTES;
   if (n_nan == d->count) d->word = LAB_NOT_A_NUMBER;

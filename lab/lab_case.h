@@ -98,6 +98,11 @@ lab_difference lab_case_compare_fast(lab_case *want, lab_case *got);
 /* One line: "o differs, first at 3, 1 of 12, at most 0.5". */
 void lab_difference_describe(const lab_difference *d, double bound, char *text, size_t n_bytes);
 
+/* Element i of f32 or f16, and any element set to the value of its type nearest to one,
+ * which is not a NaN (I32, I64, U8: towards 0). */
+double lab_number_get(const void *numbers, stk_dtype dtype, size_t i);
+void lab_number_put(void *numbers, stk_dtype dtype, size_t i, double value);
+
 /* splitmix64. */
 uint64_t lab_random(uint64_t *state);
 
