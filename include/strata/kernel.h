@@ -142,7 +142,8 @@ enum { STK_TENSORS_MAX = 24, STK_PARAMS_MAX = 12 };
  *   pos0  first position Dk, Dv  their sizes            K   columns of it
  *   S  residual streams  E, k    experts, used ones     C   channels
  *   H  hidden size       F, Fs   their sizes, shared    taps  of a convolution
- *   V  rows of a table   W  their width                 others as the contract has them
+ *   V  rows of a table   W  their width                 rows  their type (common/k_rows.h)
+ * and others as the contract has them.
  *
  * A name with a bit is a switch: 1 if this bit of *slot is set, 0 if not. So "f32"
  * of gdn_post asks for the f32 output beside the f16 one. */

@@ -10,6 +10,7 @@
 
 #include "common/k_cache.h"
 #include "common/k_math.h"
+#include "common/k_rows.h"
 
 /* One element of a stored matrix. */
 static inline float ko_element(const stk_matrix *m, int64_t row, int64_t col) {
@@ -24,15 +25,16 @@ static inline float ko_element(const stk_matrix *m, int64_t row, int64_t col) {
   return m->dtype == STK_BF16 ? ks_from_bf16(h) : ks_from_half(h);
 }
 
-/* tree32 over products a[e] * b[e] (b NULL: over a). */
-static inline float ko_tree32(const float *a, const float *b, int64_t n) {
+/* tree32 over products a[e] * b[e] of two rows (k_rows.h; b NULL: over a). */
+static inline float ko_tree32_rows(const void *a, const void *b, int32_t type, int64_t n) {
   float lane[32] = {0};
   for (int64_t group = 0; group * 128 < n; ++group)
     for (int l = 0; l < 32; ++l) {
       float s[4];
       for (int step = 0; step < 4; ++step) {
         int64_t e = group * 128 + step * 32 + l;
-        s[step] = e < n ? (b ? a[e] * b[e] : a[e]) : 0.0f;
+        float x = e < n ? k_rows_get(a, e, type) : 0.0f;
+        s[step] = e < n && b ? x * k_rows_get(b, e, type) : x;
       }
       float sum = (s[0] + s[1]) + (s[2] + s[3]);
       lane[l] = group ? lane[l] + sum : sum;
@@ -40,6 +42,10 @@ static inline float ko_tree32(const float *a, const float *b, int64_t n) {
   for (int half = 16; half; half /= 2)
     for (int l = 0; l < half; ++l) lane[l] = lane[l] + lane[l + half];
   return lane[0];
+}
+
+static inline float ko_tree32(const float *a, const float *b, int64_t n) {
+  return ko_tree32_rows(a, b, STK_F32, n);
 }
 
 /* fma32: lanes as in tree32, in each a chain of fused multiply-adds. n % 32 = 0. */
