@@ -95,8 +95,8 @@ static void make_calls(calls *c, bench *b, const job *j) {
   c->n = 0;
   c->pre = (stk_gdn_pre_args){b->qkv, b->ab, b->conv_w, b->gates, b->gates + HV, b->history,
                               b->k_tail, b->qn, b->kn, b->vc, b->gb, b->kq, T, j->pos0, HK, HV, D,
-                              D, TAPS, STK_GDN_ALL};
-  c->scan = (stk_gdn_scan_args){b->qn, b->kn, b->vc, b->gb, b->kq, state, b->o, T, j->pos0, HK, HV, D, D};
+                              D, TAPS, STK_GDN_ALL, STK_F32};
+  c->scan = (stk_gdn_scan_args){b->qn, b->kn, b->vc, b->gb, b->kq, state, b->o, T, j->pos0, HK, HV, D, D, STK_F32};
   c->post = (stk_gdn_post_args){.o = b->o, .z = b->z, .gain = b->gain, .y = b->y, .n_tokens = T,
                                 .v_heads = HV, .v_dim = D, .eps = 1e-6f, .outputs = STK_POST_F32};
   const stk_kernel *scan = j->scan ? j->scan : b->set.kernel[T == 1 ? ST_OP_gdn_step : ST_OP_gdn_scan];

@@ -8,7 +8,8 @@
 #   check      the parity suite, 100 times each case (make check-gpu)
 #   memory     compute-sanitizer memcheck, each case once
 #   races      compute-sanitizer racecheck, each case once
-#   gdn        times of the gated delta net and of qsa_decode (make bench-cuda first)
+#   gdn        times of the gated delta net, rows of f32 and of f16, and of qsa_decode
+#              (make bench-cuda first)
 #   qsa        times of the sparse attention beside their floors
 #   pipeline   36 layers of pre, scan and post as shipped against another scan, as an audit
 #   counters   ncu's stall reasons of the scan and of the sparse attention
@@ -28,7 +29,7 @@ has() { command -v "$1" >/dev/null || { echo "$1 is not there"; return 1; }; }
 part_check() { "$build/tests/cuda/test_device"; }
 part_memory() { has compute-sanitizer && compute-sanitizer --tool memcheck "$build/tests/cuda/test_device" "" once; }
 part_races() { has compute-sanitizer && compute-sanitizer --tool racecheck "$build/tests/cuda/test_device" "" once; }
-part_gdn() { "$build/tools/bench_cuda/bench_cuda"; }
+part_gdn() { "$build/tools/bench_cuda/bench_cuda" && "$build/tools/bench_cuda/bench_cuda" --f16; }
 part_qsa() { "$build/strata" lab roof qsa --backend cuda --rounds 15; }
 # --f32 0: with gdn_post's other output, too, each size would be timed twice.
 part_pipeline() {

@@ -278,32 +278,6 @@ KC_INLINE kc4 kc_near_load4(kc_near p) { return kc_load4(p); }
  * many 32 groups further, and so on. */
 KC_INLINE int kc_element(int i, int group) { return (i / group * 32 + kc_lane) * group + i % group; }
 
-/* A lane's n elements of a row; n and group, 1 or 4, are constants. Where group is 4 the row
- * begins at a multiple of 16 bytes. */
-KC_INLINE void kc_load_elements(const float *row, float *x, int n, int group) {
-  row += kc_lane * group;
-  KC_UNROLL for (int i = 0; i < n; i += group) {
-    if (group == 4) {
-      const kc4 four = kc_load4(row + 32 * i);
-      KC_UNROLL for (int j = 0; j < 4; ++j) x[i + j] = four.v[j];
-    } else {
-      x[i] = row[32 * i];
-    }
-  }
-}
-
-KC_INLINE void kc_store_elements(float *row, const float *x, int n, int group) {
-  row += kc_lane * group;
-  KC_UNROLL for (int i = 0; i < n; i += group) {
-    if (group == 4) {
-      const kc4 four = {{x[i], x[i + 1], x[i + 2], x[i + 3]}};
-      kc_store4(row + 32 * i, four);
-    } else {
-      row[32 * i] = x[i];
-    }
-  }
-}
-
 /* The sums of n trees (tree32) whose lanes are the warp's, by halves; the same in all
  * lanes. Level by level, so that the exchanges of one level overlap. */
 KC_INLINE void kc_lanes_sums(float *lane, int n) {

@@ -1,6 +1,6 @@
 /* gdn_decode: gdn_pre, gdn_step and gdn_post of one token in one launch, on a GPU.
  *
- * Args are those of the three ops with n_tokens = 1 and equal heads and dimensions;
+ * Args are those of the three ops with n_tokens = 1 and equal heads, dimensions and rows;
  * pre.kinds is STK_GDN_ALL. What one hands to the next (qn, kn, vc, gb, kq, o) stays
  * inside and is neither read nor written, so those pointers may be NULL. Written are
  * history, k_tail, state, and y, yh as post.outputs says. Bytes are those of the

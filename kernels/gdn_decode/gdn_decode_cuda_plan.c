@@ -10,6 +10,7 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   const int ratio = step->v_heads / step->k_heads;
   if (a->pre.n_tokens != 1 || step->n_tokens != 1 || a->post.n_tokens != 1)
     return "gdn_decode: n_tokens: 1 expected";
+  if (a->pre.rows != step->rows || a->post.rows != step->rows) return "gdn_decode: rows: of one type expected";
   if (a->pre.kinds != STK_GDN_ALL) return "gdn_decode: kinds: all expected";
   if (step->k_dim > 256 || step->v_dim < 64 || step->v_dim > 128)
     return "gdn_decode: k_dim, v_dim: at most 256, and 64 to 128, expected";
@@ -17,9 +18,9 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   *launch = (stk_cuda_launch){.grid = {(uint32_t)step->v_heads, 1, 1}, .block = 2 * (uint32_t)step->v_dim,
                               .cluster = (uint32_t)ratio};
   launch->shared_bytes = (uint32_t)(2 * step->k_dim + 2 * step->v_dim + 8) * 4;
-  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d -DGDN_DV=%d -DGDN_TAPS=%d -DGDN_RATIO=%d",
-           step->k_dim, step->v_dim, a->pre.n_taps, ratio);
+  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d -DGDN_DV=%d -DGDN_TAPS=%d -DGDN_RATIO=%d -DGDN_ROWS=%d",
+           step->k_dim, step->v_dim, a->pre.n_taps, ratio, step->rows);
   return NULL;
 }
 
-STK_CUDA_KERNEL(gdn_decode, cuda, gdn_decode_cuda, 2u, stk_gdn_decode_args, STK_EXACT, plan);
+STK_CUDA_KERNEL(gdn_decode, cuda, gdn_decode_cuda, 3u, stk_gdn_decode_args, STK_EXACT, plan);

@@ -4,12 +4,12 @@
 
 #include "common/k_norm.h"
 #include "common/k_vmath.h"
+#include "common/k_vrows.h"
 
 /* One head of one token; at is its first element in y and yh. gate and outputs are
  * constants where this is inlined. */
-K_INLINE void head(const stk_gdn_post_args *a, const float *o, int64_t at, stk_gate gate, int outputs) {
+K_INLINE void head(const stk_gdn_post_args *a, const float *o, const float *z, int64_t at, stk_gate gate, int outputs) {
   const int64_t dim = a->v_dim;
-  const float *z = a->z + at;
   float inv = ks_rsqrt(k_mean_square(o, dim) + a->eps);
   int64_t j = 0;
   for (; j + VW <= dim; j += VW) {
@@ -31,13 +31,24 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   int64_t begin, end;
   stk_slice((int64_t)a->n_tokens * a->v_heads, 1, part, n_parts, &begin, &end);
   for (int64_t i = begin; i < end; ++i) {
-    const float *o = a->o + (i % a->v_heads * a->n_tokens + i / a->v_heads) * a->v_dim;
+    const int64_t at = i * a->v_dim, head_at = (i % a->v_heads * a->n_tokens + i / a->v_heads) * a->v_dim;
+    const float *o, *z;
+    float o_wide[STK_POST_F16_DIM_MAX], z_wide[STK_POST_F16_DIM_MAX];
+    if (a->rows == STK_F16) {
+      kv_rows_read(a->o, head_at, STK_F16, a->v_dim, o_wide);
+      kv_rows_read(a->z, at, STK_F16, a->v_dim, z_wide);
+      o = o_wide;
+      z = z_wide;
+    } else {
+      o = (const float *)a->o + head_at;
+      z = (const float *)a->z + at;
+    }
     if (a->gate == STK_GATE_SIGMOID && a->outputs == STK_POST_F32)
-      head(a, o, i * a->v_dim, STK_GATE_SIGMOID, STK_POST_F32);
+      head(a, o, z, at, STK_GATE_SIGMOID, STK_POST_F32);
     else if (a->gate == STK_GATE_SIGMOID && a->outputs == STK_POST_F16)
-      head(a, o, i * a->v_dim, STK_GATE_SIGMOID, STK_POST_F16);
+      head(a, o, z, at, STK_GATE_SIGMOID, STK_POST_F16);
     else
-      head(a, o, i * a->v_dim, a->gate, a->outputs);
+      head(a, o, z, at, a->gate, a->outputs);
   }
 }
 

@@ -8,6 +8,7 @@
  * Grid: runs of tokens, and heads WARPS * HEADS at a time. */
 #include "common/k_cuda.h"
 #include "common/k_cuda_math.h"
+#include "common/k_cuda_rows.h"
 #include "gdn_post/gdn_post_cuda_grid.h"
 
 enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
@@ -18,48 +19,59 @@ enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
 #define ELEMS_MAX ((GDN_DV + 127) / 128 * 4)
 #define GATE GDN_GATE
 #define OUTPUTS GDN_OUTPUTS
+#define ROW_TYPE GDN_ROWS
 #else
 #define DIM a->v_dim
 #define V_HEADS a->v_heads
 #define ELEMS_MAX 16
 #define GATE ((int)a->gate)
 #define OUTPUTS a->outputs
+#define ROW_TYPE a->rows
 #endif
 
-/* The slots of a warp: a head's row of o, and of z, begins every dim floats. */
+/* The slots of a warp: a head's row of o, and of z, begins every dim elements. */
 typedef struct feed {
-  float *slots;
+  char *slots;
   int64_t h0;
   int n_heads;
 } feed;
 
-KC_INLINE float *o_of(const feed *f, int slot, int dim) { return f->slots + slot * 2 * gdn_post_part_floats(dim); }
-KC_INLINE float *z_of(const feed *f, int slot, int dim) { return o_of(f, slot, dim) + gdn_post_part_floats(dim); }
+/* Row k of o or z (which: 0 or 1) in a slot. */
+KC_INLINE void *slot_row(const feed *f, int slot, int which, int k, int dim, int type) {
+  char *part = f->slots + (slot * 2 + which) * gdn_post_part_bytes(dim, kc_row_bytes(type));
+  return kc_row_into(part, k * dim, type);
+}
 
-KC_INLINE void ask_row(float *to, const float *from, int dim) {
-  if (dim % 4 == 0)
-    for (int i = 4 * kc_lane; i < dim; i += 128) kc_copy16(to + i, from + i);
+/* Halves of an odd number cannot be copied in the background. */
+KC_INLINE void ask_row(void *to, const void *from, int dim, int type) {
+  const int n_bytes = dim * kc_row_bytes(type);
+  if (n_bytes % 16 == 0)
+    for (int i = 16 * kc_lane; i < n_bytes; i += 512) kc_copy16((char *)to + i, (const char *)from + i);
+  else if (n_bytes % 4 == 0)
+    for (int i = 4 * kc_lane; i < n_bytes; i += 128) kc_copy4((char *)to + i, (const char *)from + i);
   else
-    for (int i = kc_lane; i < dim; i += 32) kc_copy4(to + i, from + i);
+    for (int i = kc_lane; i < dim; i += 32) ((uint16_t *)to)[i] = ((const uint16_t *)from)[i];
 }
 
 /* Asks for token t; for none if it is not the run's. */
-KC_INLINE void ask(const stk_gdn_post_args *a, const feed *f, int64_t t, int64_t t1, int slot, int dim) {
+KC_INLINE void ask(const stk_gdn_post_args *a, const feed *f, int64_t t, int64_t t1, int slot, int dim, int type) {
   KC_UNROLL for (int k = 0; k < HEADS; ++k) {
     if (t >= t1 || k >= f->n_heads) break;
-    ask_row(o_of(f, slot, dim) + k * dim, a->o + ((f->h0 + k) * a->n_tokens + t) * dim, dim);
-    ask_row(z_of(f, slot, dim) + k * dim, a->z + (t * a->v_heads + f->h0 + k) * dim, dim);
+    const int64_t o = ((f->h0 + k) * a->n_tokens + t) * dim, z = (t * a->v_heads + f->h0 + k) * dim;
+    ask_row(slot_row(f, slot, 0, k, dim, type), kc_row_at(a->o, o, type), dim, type);
+    ask_row(slot_row(f, slot, 1, k, dim, type), kc_row_at(a->z, z, type), dim, type);
   }
   kc_copy_commit();
 }
 
 /* A lane's elements of a row; those beyond the end are 0, so that they add nothing. */
-KC_INLINE void load(const float *row, float *x, int dim, int n, int group) {
+KC_INLINE void load(const void *row, float *x, int dim, int n, int group, int type) {
   if (dim % 128 == 0) {
-    kc_load_elements(row, x, n, group);
+    kc_row_load_elements(row, x, n, group, type);
     return;
   }
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_element(i, 1) < dim ? row[kc_element(i, 1)] : 0.0f;
+  KC_UNROLL for (int i = 0; i < n; ++i)
+    x[i] = kc_element(i, 1) < dim ? kc_row_load(row, kc_element(i, 1), type) : 0.0f;
 }
 
 KC_INLINE float squares(const float *x, int n) {
@@ -97,31 +109,31 @@ KC_INLINE void finish(const stk_gdn_post_args *a, int64_t at, const float *o, co
 }
 
 KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 6) {
-  const int dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1;
+  const int type = ROW_TYPE, dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1;
   const int run = gdn_post_run(a->n_tokens, V_HEADS, kc_processors);
   const int64_t t0 = (int64_t)kc_block * run, t1 = t0 + run < a->n_tokens ? t0 + run : a->n_tokens;
   const int64_t h0 = ((int64_t)kc_block_y * WARPS + kc_warp) * HEADS;
-  KC_SHARED(float, shared);
+  KC_SHARED(char, shared);
   const int left = (int)(a->v_heads - h0);
-  const feed f = {shared + kc_warp * gdn_post_warp_floats(dim), h0, left < HEADS ? left : HEADS};
+  const feed f = {shared + kc_warp * gdn_post_warp_bytes(dim, kc_row_bytes(type)), h0, left < HEADS ? left : HEADS};
   float gain[ELEMS_MAX];
   int slot = 0;
   if (left <= 0) return;
-  KC_UNROLL for (int k = 0; k < SLOTS; ++k) ask(a, &f, t0 + k, t1, k, dim);
-  load(a->gain, gain, dim, n, group);
+  KC_UNROLL for (int k = 0; k < SLOTS; ++k) ask(a, &f, t0 + k, t1, k, dim, type);
+  load(a->gain, gain, dim, n, group, STK_F32);
   for (int64_t t = t0; t < t1; ++t) {
-    const float *o_row = o_of(&f, slot, dim), *z_row = z_of(&f, slot, dim);
     float o[HEADS][ELEMS_MAX], z[HEADS][ELEMS_MAX], sum[HEADS];
     kc_copy_wait(SLOTS - 1);
     kc_sync_warp();
     KC_UNROLL for (int k = 0; k < HEADS; ++k) {
-      load(o_row + k * dim, o[k], dim, n, 1);
+      const void *o_row = slot_row(&f, slot, 0, k, dim, type);
+      load(o_row, o[k], dim, n, 1, type);
       sum[k] = squares(o[k], n);
-      if (group != 1) load(o_row + k * dim, o[k], dim, n, group);
-      load(z_row + k * dim, z[k], dim, n, group);
+      if (group != 1) load(o_row, o[k], dim, n, group, type);
+      load(slot_row(&f, slot, 1, k, dim, type), z[k], dim, n, group, type);
     }
     kc_sync_warp();
-    ask(a, &f, t + SLOTS, t1, slot, dim);
+    ask(a, &f, t + SLOTS, t1, slot, dim, type);
     slot = slot + 1 < SLOTS ? slot + 1 : 0;
     kc_rsqrt_sums(sum, HEADS, 1.0f / (float)dim, a->eps);
     KC_UNROLL for (int k = 0; k < HEADS; ++k)

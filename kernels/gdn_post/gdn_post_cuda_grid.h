@@ -23,9 +23,10 @@ static inline int gdn_post_run(int n_tokens, int v_heads, int n_processors) {
   return run;
 }
 
-/* Floats of a warp in shared memory: of each slot o and z, which begin at multiples of 16
- * bytes. */
-static inline int gdn_post_part_floats(int dim) { return (GDN_POST_HEADS * dim + 3) / 4 * 4; }
-static inline int gdn_post_warp_floats(int dim) { return GDN_POST_SLOTS * 2 * gdn_post_part_floats(dim); }
+/* Bytes of a warp in shared memory: of each slot o and z, which begin at multiples of 16. */
+static inline int gdn_post_part_bytes(int dim, int row_bytes) { return (GDN_POST_HEADS * dim * row_bytes + 15) / 16 * 16; }
+static inline int gdn_post_warp_bytes(int dim, int row_bytes) {
+  return GDN_POST_SLOTS * 2 * gdn_post_part_bytes(dim, row_bytes);
+}
 
 #endif

@@ -10,11 +10,16 @@
 #include "common/k_conv.h"
 #include "common/k_tree.h"
 
-/* Convolves n_heads heads of dim channels from c0 on, for all tokens:
+typedef float tap_columns[K_CONV_TAPS][K_CONV_RUN];
+_Static_assert((int)STK_GDN_PRE_K_DIM_MAX <= (int)K_CONV_RUN, "a key head's taps must have room");
+
+/* type, the type of the rows, is a constant where these are inlined. */
+
+/* Convolves n_heads value heads of dim channels from c0 on, for all tokens:
  * out[h * head_stride + t * dim + i]. */
-static void conv_heads(const k_conv *v, int64_t c0, int64_t n_heads, int64_t dim, float *out,
-                       int64_t head_stride) {
-  float taps[K_CONV_TAPS][K_CONV_RUN];
+K_INLINE void conv_heads(const k_conv *v, int64_t c0, int64_t n_heads, int64_t dim, void *out, int64_t head_stride,
+                         int32_t type) {
+  tap_columns taps;
   /* As many channels at a time as there is room for taps. */
   for (int64_t c = 0; c < n_heads * dim; c += K_CONV_RUN) {
     int64_t end = c + K_CONV_RUN < n_heads * dim ? c + K_CONV_RUN : n_heads * dim;
@@ -22,40 +27,74 @@ static void conv_heads(const k_conv *v, int64_t c0, int64_t n_heads, int64_t dim
     for (int64_t t = 0; t < v->n_tokens; ++t)
       for (int64_t at = c; at < end;) {
         int64_t h = at / dim, i = at % dim, n = dim - i < end - at ? dim - i : end - at;
-        k_conv_token(v, t, c0 + at, (int)n, taps, (int)(at - c), out + h * head_stride + t * dim + i);
+        void *y = k_rows_into(out, h * head_stride + t * dim + i, type);
+        k_conv_token(v, t, c0 + at, (int)n, taps, (int)(at - c), type, y, type);
         at += n;
       }
   }
-  k_conv_advance(v, c0, n_heads * dim);
+  k_conv_advance(v, c0, n_heads * dim, type);
 }
 
-static void scale(float *x, float factor, int64_t n) {
-  for (int64_t i = 0; i < n; i += VW) vf_store(x + i, vf_mul(vf_load(x + i), vf_set1(factor)));
+/* A row in f32: in place, or widened. */
+K_INLINE const float *row_in_f32(const void *rows, int64_t at, int64_t n, int32_t type, float *wide) {
+  if (type == STK_F32) return (const float *)rows + at;
+  kv_rows_read(rows, at, type, n, wide);
+  return wide;
 }
 
-/* Key heads h0 .. h1 - 1. */
-static void key_heads(const stk_gdn_pre_args *a, const k_conv *v, int64_t h0, int64_t h1) {
-  const int64_t dim = a->k_dim, T = a->n_tokens, tail_stride = a->k_heads * dim;
-  const size_t row_bytes = (size_t)dim * sizeof(float);
+/* Stores x * factor in a row from element `at` on. */
+K_INLINE void store_scaled(const float *x, float factor, int64_t n, void *rows, int64_t at, int32_t type) {
+  for (int64_t i = 0; i < n; i += VW) kv_rows_store(rows, at + i, type, vf_mul(vf_load(x + i), vf_set1(factor)));
+}
+
+/* Token t of key head h, from its convolved channels q and k. */
+K_INLINE void key_token(const stk_gdn_pre_args *a, int64_t h, int64_t t, float *q, float *k, int32_t type) {
+  const int64_t dim = a->k_dim, T = a->n_tokens, q_at = (h * T + t) * dim, k_at = (h * (T + 2) + 2 + t) * dim;
   const float dim_scale = (float)(1.0 / sqrt((double)dim));
-  float *qn = a->qn + h0 * T * dim, *kn = a->kn + h0 * (T + 2) * dim;
-  conv_heads(v, h0 * dim, h1 - h0, dim, qn, T * dim);
-  conv_heads(v, (a->k_heads + h0) * dim, h1 - h0, dim, kn + 2 * dim, (T + 2) * dim);
-  for (int64_t h = h0; h < h1; ++h, qn += T * dim, kn += (T + 2) * dim) {
-    float *tail = a->k_tail + h * dim;
-    memcpy(kn, tail, row_bytes);
-    memcpy(kn + dim, tail + tail_stride, row_bytes);
+  float *dots = a->kq + (h * T + t) * 3;
+  store_scaled(q, ks_rsqrt(k_dot(q, q, dim) + 1e-6f) * dim_scale, dim, a->qn, q_at, type);
+  store_scaled(k, ks_rsqrt(k_dot(k, k, dim) + 1e-6f), dim, a->kn, k_at, type);
+  /* The dots are of the rows as they were stored. */
+  float wide[STK_GDN_PRE_K_DIM_MAX];
+  const float *qn = row_in_f32(a->qn, q_at, dim, type, q), *kn = row_in_f32(a->kn, k_at, dim, type, k);
+  dots[0] = k_dot(kn, qn, dim);
+  dots[1] = dots[2] = 0.0f;
+  if (((a->pos0 + t) & 1) == 0) return;
+  const float *before = row_in_f32(a->kn, k_at - dim, dim, type, wide);
+  dots[1] = k_dot(before, kn, dim);
+  dots[2] = k_dot(before, qn, dim);
+}
+
+/* Row 0 or 1 of key head h's tail, and a row of its keys in kn. */
+K_INLINE void *tail_row(const stk_gdn_pre_args *a, int64_t h, int64_t row, int32_t type) {
+  return k_rows_into(a->k_tail, (row * a->k_heads + h) * a->k_dim, type);
+}
+K_INLINE void *key_row(const stk_gdn_pre_args *a, int64_t h, int64_t row, int32_t type) {
+  return k_rows_into(a->kn, (h * (a->n_tokens + 2) + row) * a->k_dim, type);
+}
+
+/* Key heads h0 .. h1 - 1: as many at a time as there is room for taps. */
+K_INLINE void key_heads(const stk_gdn_pre_args *a, const k_conv *v, int64_t h0, int64_t h1, int32_t type) {
+  const int64_t dim = a->k_dim, T = a->n_tokens, at_a_time = K_CONV_RUN / dim;
+  const size_t row_bytes = k_rows_bytes(dim, type);
+  tap_columns q_taps, k_taps;
+  float q[K_CONV_RUN], k[K_CONV_RUN];
+  for (int64_t first = h0; first < h1; first += at_a_time) {
+    const int64_t end = first + at_a_time < h1 ? first + at_a_time : h1, cq = first * dim, ck = (a->k_heads + first) * dim;
+    const int n = (int)((end - first) * dim);
+    k_conv_taps(v, cq, n, q_taps);
+    k_conv_taps(v, ck, n, k_taps);
+    for (int64_t h = first; h < end; ++h)
+      for (int64_t row = 0; row < 2; ++row) memcpy(key_row(a, h, row, type), tail_row(a, h, row, type), row_bytes);
     for (int64_t t = 0; t < T; ++t) {
-      float *q = qn + t * dim, *k = kn + (t + 2) * dim, *dots = a->kq + (h * T + t) * 3;
-      scale(q, ks_rsqrt(k_dot(q, q, dim) + 1e-6f) * dim_scale, dim);
-      scale(k, ks_rsqrt(k_dot(k, k, dim) + 1e-6f), dim);
-      const int odd = (a->pos0 + t) & 1;
-      dots[0] = k_dot(k, q, dim);
-      dots[1] = odd ? k_dot(k - dim, k, dim) : 0.0f;
-      dots[2] = odd ? k_dot(k - dim, q, dim) : 0.0f;
+      k_conv_token(v, t, cq, n, q_taps, 0, type, q, STK_F32);
+      k_conv_token(v, t, ck, n, k_taps, 0, type, k, STK_F32);
+      for (int64_t h = first; h < end; ++h) key_token(a, h, t, q + (h - first) * dim, k + (h - first) * dim, type);
     }
-    memcpy(tail, kn + T * dim, row_bytes);
-    memcpy(tail + tail_stride, kn + (T + 1) * dim, row_bytes);
+    for (int64_t h = first; h < end; ++h)
+      for (int64_t row = 0; row < 2; ++row) memcpy(tail_row(a, h, row, type), key_row(a, h, T + row, type), row_bytes);
+    k_conv_advance(v, cq, n, type);
+    k_conv_advance(v, ck, n, type);
   }
 }
 
@@ -69,15 +108,15 @@ static void gates(const stk_gdn_pre_args *a, int64_t h) {
   }
 }
 
-static void value_heads(const stk_gdn_pre_args *a, const k_conv *v, int64_t h0, int64_t h1) {
+K_INLINE void value_heads(const stk_gdn_pre_args *a, const k_conv *v, int64_t h0, int64_t h1, int32_t type) {
   const int64_t dim = a->v_dim, T = a->n_tokens;
   if (a->kinds & STK_GDN_VALUES)
-    conv_heads(v, 2 * (int64_t)a->k_heads * a->k_dim + h0 * dim, h1 - h0, dim, a->vc + h0 * T * dim, T * dim);
+    conv_heads(v, 2 * (int64_t)a->k_heads * a->k_dim + h0 * dim, h1 - h0, dim, k_rows_into(a->vc, h0 * T * dim, type),
+               T * dim, type);
   for (int64_t h = h0; h < h1 && a->kinds & STK_GDN_GATES; ++h) gates(a, h);
 }
 
-static void run(const void *args, int32_t part, int32_t n_parts) {
-  const stk_gdn_pre_args *a = args;
+K_INLINE void run_rows(const stk_gdn_pre_args *a, int32_t part, int32_t n_parts, int32_t type) {
   const int64_t hk = a->k_heads;
   int64_t channels = 2 * hk * a->k_dim + (int64_t)a->v_heads * a->v_dim;
   k_conv v = {a->qkv, a->conv_w, a->history, channels, a->n_tokens, a->n_taps, 1};
@@ -86,8 +125,14 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   stk_slice(2 * hk + a->v_heads, 1, part, n_parts, &begin, &end);
   int64_t k0 = (begin + 1) / 2 < hk ? (begin + 1) / 2 : hk, k1 = (end + 1) / 2 < hk ? (end + 1) / 2 : hk;
   int64_t v0 = begin > 2 * hk ? begin - 2 * hk : 0, v1 = end > 2 * hk ? end - 2 * hk : 0;
-  if (k0 < k1 && a->kinds & STK_GDN_KEYS) key_heads(a, &v, k0, k1);
-  if (v0 < v1) value_heads(a, &v, v0, v1);
+  if (k0 < k1 && a->kinds & STK_GDN_KEYS) key_heads(a, &v, k0, k1, type);
+  if (v0 < v1) value_heads(a, &v, v0, v1, type);
+}
+
+static void run(const void *args, int32_t part, int32_t n_parts) {
+  const stk_gdn_pre_args *a = args;
+  if (a->rows == STK_F16) run_rows(a, part, n_parts, STK_F16);
+  else run_rows(a, part, n_parts, STK_F32);
 }
 
 STK_KERNEL_LEVEL(gdn_pre, STK_GDN_PRE_CONTRACT, stk_gdn_pre_args, STK_EXACT, run);

@@ -12,21 +12,25 @@
  * parts of conv. Rows before the window come from history; the keys of the two
  * tokens before it from k_tail (zeros before the sequence).
  *
- * Shapes    qkv      in     f32 [T][C], C = 2*Hk*Dk + Hv*Dv
+ * rows is the type of all rows of channels, f32 or f16 (common/k_rows.h): halves of what
+ * a matrix product gives and of what the recurrence takes are half the bytes. kq, kk and
+ * kkq are of kn and qn as stored.
+ *
+ * Shapes    qkv      in     rows [T][C], C = 2*Hk*Dk + Hv*Dv
  *           ab       in     f32 [T][2*Hv]    a, then b
  *           conv_w   in     f32 [C][K]
  *           a_log, dt_bias  in  f32 [Hv]
- *           history  inout  f32 [K-1][C]     raw rows, oldest first; advanced by T
- *           k_tail   inout  f32 [2][Hk][Dk]  keys of the last two tokens, older
+ *           history  inout  rows [K-1][C]    raw rows, oldest first; advanced by T
+ *           k_tail   inout  rows [2][Hk][Dk] keys of the last two tokens, older
  *                                            first; advanced by T
- *           qn       out    f32 [Hk][T][Dk]
- *           kn       out    f32 [Hk][T+2][Dk]  rows 0 and 1 are k_tail as it was
- *           vc       out    f32 [Hv][T][Dv]
+ *           qn       out    rows [Hk][T][Dk]
+ *           kn       out    rows [Hk][T+2][Dk]  rows 0 and 1 are k_tail as it was
+ *           vc       out    rows [Hv][T][Dv]
  *           gb       out    f32 [Hv][T][2]   decay a = exp(g), then beta
  *           kq       out    f32 [Hk][T][3]   kq, kk, kkq
  *           kinds    which channels this call does: a layer's work may be one
  *                    call (packed) or one for each kind (legacy); same bytes
- * Requires  Dk and Dv multiples of 32, 2 <= K <= 16.
+ * Requires  Dk and Dv multiples of 32, Dk at most 512, 2 <= K <= 16.
  * Rounding  conv: the product of tap 0, then one fused multiply-add a tap in
  *           ascending order. Dk^-1/2 is the f32 nearest to it.
  * Numerics  exact. A NaN stays in its own head or gate.
@@ -40,8 +44,8 @@
 
 #include <strata/kernel.h>
 
-#define STK_GDN_PRE_CONTRACT 3u
-enum { STK_CONV_TAPS_MAX = 16 };
+#define STK_GDN_PRE_CONTRACT 4u
+enum { STK_CONV_TAPS_MAX = 16, STK_GDN_PRE_K_DIM_MAX = 512 };
 
 enum {
   STK_GDN_KEYS = 1,   /* q and k heads: qn, kn, kq, their history, k_tail */
@@ -51,9 +55,12 @@ enum {
 };
 
 typedef struct stk_gdn_pre_args {
-  const float *qkv, *ab, *conv_w, *a_log, *dt_bias;
-  float *history, *k_tail, *qn, *kn, *vc, *gb, *kq;
+  const void *qkv;
+  const float *ab, *conv_w, *a_log, *dt_bias;
+  void *history, *k_tail, *qn, *kn, *vc;
+  float *gb, *kq;
   int32_t n_tokens, pos0, k_heads, v_heads, k_dim, v_dim, n_taps, kinds;
+  int32_t rows; /* STK_F32 or STK_F16 */
 } stk_gdn_pre_args;
 
 extern const stk_op stk_gdn_pre_op;

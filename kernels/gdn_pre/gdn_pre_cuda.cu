@@ -32,38 +32,44 @@ enum {
 
 /* Rows of one convolution's channels of a run's tokens, chunk by chunk in a ring of CHUNKS
  * chunks. What lies behind the last row is whatever was there before: it is worked on, too,
- * and goes nowhere. Sizes (rows of a chunk, n: channels a lane) are constants. */
+ * and goes nowhere. Sizes (rows of a chunk, n: channels a lane) and the rows' type are
+ * constants. */
 typedef struct feed {
-  const float *next; /* row to be asked for */
-  float *slots;
-  int64_t stride;
-  int left, chunk; /* rows not yet asked for; where in the ring, in floats */
+  const char *next; /* row to be asked for */
+  char *slots;
+  int64_t stride;  /* bytes from row to row */
+  int left, chunk; /* rows not yet asked for; where in the ring, in bytes */
 } feed;
 
+/* Bytes of a head's part of a row. */
+KC_INLINE int part_bytes(int n, int type) { return 32 * n * kc_row_bytes(type); }
+
 /* Asks for the rows that come after those asked for, into the chunk's place. */
-KC_INLINE void feed_ask(feed *f, int n_rows, int n) {
-  KC_UNROLL for (int k = 0; k < n_rows; ++k)
-    KC_UNROLL for (int i = 0; i < 8 * n; i += 32) {
-      const int at = 4 * (i + kc_lane);
-      if (k < f->left && (8 * n % 32 == 0 || at < 32 * n))
-        kc_copy16(f->slots + f->chunk + k * 32 * n + at, f->next + k * f->stride + at);
-    }
+KC_INLINE void feed_ask(feed *f, int n_rows, int n, int type) {
+  const int row_pieces = part_bytes(n, type) / 16, chunk_bytes = n_rows * part_bytes(n, type);
+  KC_UNROLL for (int i = 0; i < n_rows * row_pieces; i += 32) {
+    const int piece = i + kc_lane, row = piece / row_pieces;
+    if (row < f->left && (n_rows * row_pieces % 32 == 0 || row < n_rows))
+      kc_copy16(f->slots + f->chunk + 16 * piece, f->next + row * f->stride + piece % row_pieces * 16);
+  }
   f->next += n_rows * f->stride;
   f->left -= n_rows;
-  f->chunk += n_rows * 32 * n;
-  if (f->chunk == CHUNKS * n_rows * 32 * n) f->chunk = 0;
+  f->chunk += chunk_bytes;
+  if (f->chunk == CHUNKS * chunk_bytes) f->chunk = 0;
 }
 
-KC_INLINE void feed_begin(feed *f, const stk_gdn_pre_args *a, int64_t c0, int64_t t0, int64_t t1, float *slots) {
-  f->stride = raw_floats(a);
-  f->next = a->qkv + t0 * f->stride + c0;
+KC_INLINE void feed_begin(feed *f, const stk_gdn_pre_args *a, int64_t c0, int64_t t0, int64_t t1, char *slots, int type) {
+  f->stride = raw_channels(a) * kc_row_bytes(type);
+  f->next = (const char *)kc_row_at(a->qkv, c0, type) + t0 * f->stride;
   f->slots = slots;
   f->left = (int)(t1 - t0);
   f->chunk = 0;
 }
 
 /* Row k of the oldest chunk, which is the one to be replaced. */
-KC_INLINE const float *feed_row(const feed *f, int k, int n) { return f->slots + f->chunk + k * 32 * n; }
+KC_INLINE const void *feed_row(const feed *f, int k, int n, int type) {
+  return f->slots + f->chunk + k * part_bytes(n, type);
+}
 
 /* The chunk that was asked for CHUNKS chunks ago is there, for all lanes. */
 KC_INLINE void await_chunk(void) {
@@ -76,7 +82,7 @@ KC_INLINE void await_chunk(void) {
 /* Two tokens of a key head, of which the second may not be. old[0], old[1]: the keys
  * before them, and after the call of them. */
 KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int both, conv *vq, conv *vk,
-                          const float xq[][ELEMS_MAX], const float xk[][ELEMS_MAX], int n, int n_taps,
+                          const float xq[][ELEMS_MAX], const float xk[][ELEMS_MAX], int n, int n_taps, int type,
                           float old[2][ELEMS_MAX]) {
   const int64_t T = a->n_tokens, dim = 32 * n;
   const float dim_scale = kc_inverse_sqrt(32 * n);
@@ -97,9 +103,11 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
     scale(q[j], sum[j] * dim_scale, n);
     scale(k[j], sum[2 + j], n);
     if (j == 0 || both) {
-      store_row(a->qn + (h * T + t + j) * dim, q[j], n);
-      store_row(a->kn + (h * (T + 2) + 2 + t + j) * dim, k[j], n);
+      store_row(kc_row_into(a->qn, (h * T + t + j) * dim, type), q[j], n, type);
+      store_row(kc_row_into(a->kn, (h * (T + 2) + 2 + t + j) * dim, type), k[j], n, type);
     }
+    round_row(q[j], n, type);
+    round_row(k[j], n, type);
   }
   /* One of the two is odd. */
   const float *odd_q = q[1], *odd_k = k[1], *even_k = k[0];
@@ -127,47 +135,48 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
 }
 
 /* ends: the block has the first and the last runs of its heads. */
-KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int ends, int n_taps, float *slots) {
+KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int ends, int n_taps, char *slots) {
   const int64_t T = a->n_tokens, dim = K_DIM, cq = h * dim, ck = (a->k_heads + h) * dim;
-  const int n = K_DIM / 32;
-  float *kn = a->kn + h * (T + 2) * dim, *tail[2] = {a->k_tail + h * dim, a->k_tail + ck};
+  const int n = K_DIM / 32, type = ROW_TYPE;
+  void *kn = kc_row_into(a->kn, h * (T + 2) * dim, type);
+  void *tail[2] = {kc_row_into(a->k_tail, cq, type), kc_row_into(a->k_tail, ck, type)};
   float old[2][ELEMS_MAX];
   feed fq, fk;
   conv vq, vk;
-  feed_begin(&fq, a, cq, t0, t1, slots);
-  feed_begin(&fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * dim);
+  feed_begin(&fq, a, cq, t0, t1, slots, type);
+  feed_begin(&fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * part_bytes(n, type), type);
   for (int c = 0; c < CHUNKS; ++c) {
-    feed_ask(&fq, KEY_CHUNK, n);
-    feed_ask(&fk, KEY_CHUNK, n);
+    feed_ask(&fq, KEY_CHUNK, n, type);
+    feed_ask(&fk, KEY_CHUNK, n, type);
     kc_copy_commit();
   }
   KC_UNROLL for (int j = 0; j < 2; ++j)
     KC_UNROLL for (int i = 0; i < n; ++i) old[j][i] = 0.0f;
-  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_row(tail[j], old[j], n);
+  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_row(tail[j], old[j], n, type);
   if (ends) kc_sync(); /* before the new tail is written, the old one has been read */
-  conv_begin(&vq, a, cq, n, n_taps, 1, t0);
-  conv_begin(&vk, a, ck, n, n_taps, 1, t0);
+  conv_begin(&vq, a, cq, n, n_taps, 1, t0, type);
+  conv_begin(&vk, a, ck, n, n_taps, 1, t0, type);
   if (t0 == 0) {
-    conv_advance(&vq, T, n, n_taps, 1);
-    conv_advance(&vk, T, n, n_taps, 1);
-    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(kn + j * dim, old[j], n);
+    conv_advance(&vq, T, n, n_taps, 1, type);
+    conv_advance(&vk, T, n, n_taps, 1, type);
+    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(kc_row_into(kn, j * dim, type), old[j], n, type);
   }
   for (int t = t0; t < t1; t += KEY_CHUNK) {
     float xq[KEY_CHUNK][ELEMS_MAX], xk[KEY_CHUNK][ELEMS_MAX];
     await_chunk();
     KC_UNROLL for (int j = 0; j < KEY_CHUNK; ++j) {
-      load_row(feed_row(&fq, j, n), xq[j], n);
-      load_row(feed_row(&fk, j, n), xk[j], n);
+      load_row(feed_row(&fq, j, n, type), xq[j], n, type);
+      load_row(feed_row(&fk, j, n, type), xk[j], n, type);
     }
     kc_sync_warp();
-    feed_ask(&fq, KEY_CHUNK, n);
-    feed_ask(&fk, KEY_CHUNK, n);
+    feed_ask(&fq, KEY_CHUNK, n, type);
+    feed_ask(&fk, KEY_CHUNK, n, type);
     kc_copy_commit();
-    key_tokens(a, h, t, t + 1 < t1, &vq, &vk, (const float(*)[ELEMS_MAX])xq, (const float(*)[ELEMS_MAX])xk, n, n_taps,
+    key_tokens(a, h, t, t + 1 < t1, &vq, &vk, (const float(*)[ELEMS_MAX])xq, (const float(*)[ELEMS_MAX])xk, n, n_taps, type,
                old);
   }
   if (t1 == T)
-    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], old[j], n);
+    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], old[j], n, type);
 }
 
 /* ---- value heads ------------------------------------------------------------------------- */
@@ -185,34 +194,34 @@ KC_INLINE void gates(const stk_gdn_pre_args *a, int h, int t0, int t1) {
 }
 
 /* Its values and gates, as the call wants; gates are made while the first rows come. */
-KC_INLINE void value_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int n_taps, float *slots) {
+KC_INLINE void value_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int n_taps, char *slots) {
   const int64_t dim = V_DIM, c0 = 2 * (int64_t)a->k_heads * a->k_dim + h * dim;
-  const int n = V_DIM / 32, group = n % 4 == 0 ? 4 : 1, n_tokens = a->kinds & STK_GDN_VALUES ? t1 - t0 : 0;
-  float *vc = a->vc + (h * (int64_t)a->n_tokens + t0) * dim;
+  const int type = ROW_TYPE, n = V_DIM / 32, group = n % 4 == 0 ? 4 : 1, n_tokens = a->kinds & STK_GDN_VALUES ? t1 - t0 : 0;
+  void *vc = kc_row_into(a->vc, (h * (int64_t)a->n_tokens + t0) * dim, type);
   feed f;
   conv v;
-  feed_begin(&f, a, c0, t0, t0 + n_tokens, slots);
+  feed_begin(&f, a, c0, t0, t0 + n_tokens, slots, type);
   for (int c = 0; c < CHUNKS; ++c) {
-    feed_ask(&f, VALUE_CHUNK, n);
+    feed_ask(&f, VALUE_CHUNK, n, type);
     kc_copy_commit();
   }
   if (a->kinds & STK_GDN_GATES) gates(a, h, t0, t1);
   if (n_tokens) {
-    conv_begin(&v, a, c0, n, n_taps, group, t0);
-    if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps, group);
+    conv_begin(&v, a, c0, n, n_taps, group, t0, type);
+    if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps, group, type);
   }
   for (int at = 0; at < n_tokens; at += VALUE_CHUNK) {
     float x[VALUE_CHUNK][ELEMS_MAX], raw[VALUE_CHUNK * ELEMS_MAX], y[VALUE_CHUNK * ELEMS_MAX];
     await_chunk();
-    KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) kc_load_elements(feed_row(&f, j, n), x[j], n, group);
+    KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) kc_row_load_elements(feed_row(&f, j, n, type), x[j], n, group, type);
     kc_sync_warp();
-    feed_ask(&f, VALUE_CHUNK, n);
+    feed_ask(&f, VALUE_CHUNK, n, type);
     kc_copy_commit();
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) conv_token(&v, x[j], n, n_taps, raw + j * n);
     kc_silu(raw, y, VALUE_CHUNK * n);
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j)
-      if (at + j < n_tokens) kc_store_elements(vc + j * dim, y + j * n, n, group);
-    vc += VALUE_CHUNK * dim;
+      if (at + j < n_tokens) kc_row_store_elements(kc_row_into(vc, j * dim, type), y + j * n, n, group, type);
+    vc = kc_row_into(vc, VALUE_CHUNK * dim, type);
   }
 }
 
@@ -220,8 +229,8 @@ KC_KERNEL(gdn_pre_cuda, stk_gdn_pre_args, 32 * WARPS, GDN_PRE_BLOCKS) {
   const int T = a->n_tokens, odd = a->pos0 & 1, n_taps = TAPS;
   const gdn_pre_layout l = gdn_pre_layout_of(a, K_HEADS, V_HEADS, n_taps, kc_processors);
   const int unit = kc_block * WARPS + kc_warp, value = unit - gdn_pre_key_warps(&l, K_HEADS);
-  KC_SHARED(float, shared);
-  float *slots = shared + kc_warp * gdn_pre_warp_floats(K_DIM, V_DIM);
+  KC_SHARED(char, shared);
+  char *slots = shared + kc_warp * gdn_pre_warp_bytes(K_DIM, V_DIM, kc_row_bytes(ROW_TYPE));
   if (value < 0) {
     const int ends = unit < l.key_ends, inner = unit - l.key_ends, last = l.key_runs - 1;
     const int h = ends ? unit / 2 : inner % K_HEADS;

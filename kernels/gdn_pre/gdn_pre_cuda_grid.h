@@ -67,7 +67,9 @@ static inline gdn_pre_layout gdn_pre_layout_of(const stk_gdn_pre_args *a, int k_
   return l;
 }
 
-/* Floats of a warp in shared memory. */
-static inline int gdn_pre_warp_floats(int k_dim, int v_dim) { return GDN_PRE_SLOTS * (k_dim < v_dim ? v_dim : k_dim); }
+/* Bytes of a warp in shared memory. */
+static inline int gdn_pre_warp_bytes(int k_dim, int v_dim, int row_bytes) {
+  return GDN_PRE_SLOTS * (k_dim < v_dim ? v_dim : k_dim) * row_bytes;
+}
 
 #endif

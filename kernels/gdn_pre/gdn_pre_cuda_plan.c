@@ -1,6 +1,7 @@
 /* gdn_pre: how its GPU kernel is launched. */
 #include <stdio.h>
 
+#include "common/k_rows.h"
 #include "gdn_pre/gdn_pre_cuda_grid.h"
 
 static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
@@ -10,10 +11,10 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   const int warps = gdn_pre_key_warps(&l, a->k_heads) + l.value_runs * a->v_heads;
   if (a->k_dim > 256 || a->v_dim > 256) return "gdn_pre: k_dim, v_dim: at most 256 expected on a GPU";
   *launch = (stk_cuda_launch){.grid = {(uint32_t)gdn_pre_up(warps, GDN_PRE_WARPS), 1, 1}, .block = 32 * GDN_PRE_WARPS};
-  launch->shared_bytes = (uint32_t)(GDN_PRE_WARPS * gdn_pre_warp_floats(a->k_dim, a->v_dim)) * sizeof(float);
+  launch->shared_bytes = (uint32_t)(GDN_PRE_WARPS * gdn_pre_warp_bytes(a->k_dim, a->v_dim, (int)k_rows_bytes(1, a->rows)));
   snprintf(launch->options, sizeof launch->options,
-           "-DKC_PROCESSORS=%d -DGDN_DK=%d -DGDN_DV=%d -DGDN_TAPS=%d -DGDN_HK=%d -DGDN_HV=%d", chip->n_processors,
-           a->k_dim, a->v_dim, a->n_taps, a->k_heads, a->v_heads);
+           "-DKC_PROCESSORS=%d -DGDN_DK=%d -DGDN_DV=%d -DGDN_TAPS=%d -DGDN_HK=%d -DGDN_HV=%d -DGDN_ROWS=%d",
+           chip->n_processors, a->k_dim, a->v_dim, a->n_taps, a->k_heads, a->v_heads, a->rows);
   return NULL;
 }
 

@@ -7,47 +7,56 @@
 
 #include "common/k_cuda.h"
 #include "common/k_cuda_math.h"
+#include "common/k_cuda_rows.h"
 #include "gdn_pre/gdn_pre.h"
 
 #ifdef GDN_DK
 #define K_DIM GDN_DK
 #define V_DIM GDN_DV
 #define TAPS GDN_TAPS
+#define ROW_TYPE GDN_ROWS
 #define ELEMS_MAX ((GDN_DK > GDN_DV ? GDN_DK : GDN_DV) / 32)
 #define TAPS_MAX GDN_TAPS
 #else
 #define K_DIM a->k_dim
 #define V_DIM a->v_dim
 #define TAPS a->n_taps
+#define ROW_TYPE a->rows
 #define ELEMS_MAX 8
 #define TAPS_MAX STK_CONV_TAPS_MAX
 #endif
 
 /* A lane's channels: their taps, and the rows before the next token, oldest first. n
- * (channels a lane), n_taps and group (neighbours) are constants where these are inlined. */
+ * (channels a lane), n_taps, group (neighbours) and type (of the rows) are constants where
+ * these are inlined. */
 typedef struct conv {
-  const float *x; /* the window's rows at the lane's first channel */
-  float *history;
+  const void *x; /* the window's rows at the lane's first channel */
+  void *history;
   int64_t stride;
   float w[TAPS_MAX][ELEMS_MAX], row[TAPS_MAX][ELEMS_MAX];
 } conv;
 
-/* Floats of a raw row. */
-KC_INLINE int64_t raw_floats(const stk_gdn_pre_args *a) {
+/* Channels of a raw row. */
+KC_INLINE int64_t raw_channels(const stk_gdn_pre_args *a) {
   return 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
 }
 
 /* Channel i of a lane, from its first one on: kc_element without the lane. */
 KC_INLINE int channel(int i, int group) { return i / group * 32 * group + i % group; }
 
-KC_INLINE float raw(const conv *v, int n_taps, int64_t t, int i, int group) {
-  const float *row = t < 0 ? v->history + (n_taps - 1 + t) * v->stride : v->x + t * v->stride;
-  return row[channel(i, group)];
+/* The raw row of token t, which may be in the history. */
+KC_INLINE const void *raw_row(const conv *v, int n_taps, int64_t t, int type) {
+  return t < 0 ? kc_row_at(v->history, (n_taps - 1 + t) * v->stride, type) : kc_row_at(v->x, t * v->stride, type);
 }
 
 KC_INLINE int taps_of(const stk_gdn_pre_args *a) {
   (void)a;
   return TAPS;
+}
+
+KC_INLINE int type_of(const stk_gdn_pre_args *a) {
+  (void)a;
+  return ROW_TYPE;
 }
 
 /* Channels of a lane in a key head and in a value head. */
@@ -61,13 +70,15 @@ KC_INLINE int value_elems(const stk_gdn_pre_args *a) {
 }
 
 /* Channels c0 on, about to do token t. */
-KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps, int group, int64_t t) {
+KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps, int group, int64_t t, int type) {
   const int64_t c = c0 + kc_lane * group;
-  v->stride = raw_floats(a);
-  v->x = a->qkv + c;
-  v->history = a->history + c;
-  KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = raw(v, n_taps, t - (n_taps - 1) + j, i, group);
+  v->stride = raw_channels(a);
+  v->x = kc_row_at(a->qkv, c, type);
+  v->history = kc_row_into(a->history, c, type);
+  KC_UNROLL for (int j = 0; j < n_taps - 1; ++j) {
+    const void *row = raw_row(v, n_taps, t - (n_taps - 1) + j, type);
+    KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = kc_row_load(row, channel(i, group), type);
+  }
   KC_UNROLL for (int i = 0; i < n; ++i) {
     const float *w = a->conv_w + (c + channel(i, group)) * n_taps;
     if (n_taps == 4) {
@@ -80,9 +91,9 @@ KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n,
 }
 
 /* The raw row of token t, of channels 32 apart. */
-KC_INLINE void conv_row(const conv *v, int64_t t, int n, float *x) {
-  const float *row = v->x + t * v->stride;
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = row[32 * i];
+KC_INLINE void conv_row(const conv *v, int64_t t, int n, float *x, int type) {
+  const void *row = kc_row_at(v->x, t * v->stride, type);
+  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_row_load(row, 32 * i, type);
 }
 
 /* The convolution of the token whose row is x, and on to the next. */
@@ -98,12 +109,14 @@ KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *sum
 }
 
 /* The window's last rows are the new history: all are read before one is written. */
-KC_INLINE void conv_advance(const conv *v, int64_t T, int n, int n_taps, int group) {
-  float row[TAPS_MAX][ELEMS_MAX];
+KC_INLINE void conv_advance(const conv *v, int64_t T, int n, int n_taps, int group, int type) {
+  unsigned row[TAPS_MAX][ELEMS_MAX];
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) row[j][i] = raw(v, n_taps, T - (n_taps - 1) + j, i, group);
+    KC_UNROLL for (int i = 0; i < n; ++i)
+      row[j][i] = kc_row_bits(raw_row(v, n_taps, T - (n_taps - 1) + j, type), channel(i, group), type);
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) v->history[j * v->stride + channel(i, group)] = row[j][i];
+    KC_UNROLL for (int i = 0; i < n; ++i)
+      kc_row_put_bits(v->history, j * v->stride + channel(i, group), type, row[j][i]);
 }
 
 /* The lane's part of tree32 of x * y. */
@@ -122,8 +135,13 @@ KC_INLINE void scale(float *x, float factor, int n) {
   KC_UNROLL for (int i = 0; i < n; ++i) x[i] = x[i] * factor;
 }
 
-KC_INLINE void store_row(float *to, const float *x, int n) { kc_store_elements(to, x, n, 1); }
-KC_INLINE void load_row(const float *from, float *x, int n) { kc_load_elements(from, x, n, 1); }
+KC_INLINE void store_row(void *to, const float *x, int n, int type) { kc_row_store_elements(to, x, n, 1, type); }
+KC_INLINE void load_row(const void *from, float *x, int n, int type) { kc_row_load_elements(from, x, n, 1, type); }
+
+/* x as a row of the type reads. */
+KC_INLINE void round_row(float *x, int n, int type) {
+  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_row_round(x[i], type);
+}
 
 KC_INLINE void copy_row(const float *from, float *to, int n) {
   KC_UNROLL for (int i = 0; i < n; ++i) to[i] = from[i];

@@ -27,17 +27,19 @@
  * one read and one write of X for two tokens. The rule on c2 looks at its value
  * alone, so the bytes do not depend on how tokens are cut into windows.
  *
- * Shapes    qn     in     f32 [Hk][T][Dk];  kn  in  f32 [Hk][T+2][Dk], the first
+ * rows is the type of qn, kn, vc and o, f32 or f16 (common/k_rows.h).
+ *
+ * Shapes    qn     in     rows [Hk][T][Dk];  kn  in  rows [Hk][T+2][Dk], the first
  *                         two rows being the keys before the window
- *           vc     in     f32 [Hv][T][Dv]
+ *           vc     in     rows [Hv][T][Dv]
  *           gb     in     f32 [Hv][T][2]     a, then beta
  *           kq     in     f32 [Hk][T][3]     kq, kk, kkq (gdn_pre)
  *           state  inout  f32 [Hv][Dv/16][Dk+4][16]: of 16 columns, Dk rows of X,
  *                         then the rows d1, d2, half and (c, s, c1, 0, ...). All
  *                         zeros is the state before any token (c = 0 means that
  *                         c and s are 1).
- *           o      out    f32 [Hv][T][Dv]
- * Requires  Dk and Dv multiples of 32, Hv a multiple of Hk.
+ *           o      out    rows [Hv][T][Dv]
+ * Requires  Dk and Dv multiples of 32, Dk at most 512, Hv a multiple of Hk.
  * Sum order rows4: the Dk rows are cut into 4 blocks of Dk/4 consecutive rows;
  *           in a block one chain of fused multiply-adds in ascending row order
  *           from +0; then (b0 + b1) + (b2 + b3).
@@ -53,8 +55,9 @@
 #include <stdbool.h>
 #include <strata/kernel.h>
 
-#define STK_GDN_SCAN_CONTRACT 2u
+#define STK_GDN_SCAN_CONTRACT 3u
 enum {
+  STK_GDN_SCAN_K_DIM_MAX = 512,
   STK_GDN_TILE = 16,     /* columns of a tile of the state */
   STK_GDN_TILE_ROWS = 4, /* rows of a tile beyond Dk */
   /* Offsets of those rows from Dk, and of the scalars in the last one. */
@@ -66,9 +69,12 @@ enum {
 #define STK_GDN_SCAN_FAST_BOUND 5e-4
 
 typedef struct stk_gdn_scan_args {
-  const float *qn, *kn, *vc, *gb, *kq;
-  float *state, *o;
+  const void *qn, *kn, *vc;
+  const float *gb, *kq;
+  float *state;
+  void *o;
   int32_t n_tokens, pos0, k_heads, v_heads, k_dim, v_dim;
+  int32_t rows; /* STK_F32 or STK_F16 */
 } stk_gdn_scan_args;
 
 /* Floats of the state. */

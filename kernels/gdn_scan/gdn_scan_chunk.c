@@ -23,25 +23,29 @@
  *           of a part that share a key share its dots.
  * Source    Yang, Wang, Zhang, Shen, Kim, arXiv:2406.06484 (the form), and
  *           arXiv:2412.06464 (with decay). */
+#include "common/k_rows.h"
 #include "gdn_scan/gdn_scan.h"
 
 enum { CHUNK = 64, ROWS = 4, COLS = STK_GDN_TILE };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A chunk of a key head: where it is, and the dots of its tokens. */
+/* A chunk of a key head: its rows, in place or widened, and the dots of its tokens. */
 typedef struct key_chunk {
   const float *k, *q; /* [n][dk] */
   int64_t n, dk;
+  float wide_k[CHUNK * STK_GDN_SCAN_K_DIM_MAX], wide_q[CHUNK * STK_GDN_SCAN_K_DIM_MAX];
   float kk[CHUNK][CHUNK], qk[CHUNK][CHUNK]; /* [t][s], s <= t */
 } key_chunk;
 
 /* A chunk of a value head. */
 typedef struct value_chunk {
   const key_chunk *key;
-  const float *v, *gb;
-  float *o;
-  int64_t v_stride;
+  const float *gb;
+  const void *v;
+  void *o;
+  int64_t row0, v_stride; /* element of v and o where the chunk begins */
+  int32_t type;
   float g[CHUNK], to_end[CHUNK]; /* to_end[s] is r[last][s] */
   float m[CHUNK][CHUNK], p[CHUNK][CHUNK];
 } value_chunk;
@@ -52,6 +56,13 @@ static float dot(const float *x, const float *y, int64_t n) {
     for (int l = 0; l < 16; ++l) lane[l] += x[i + l] * y[i + l];
   for (int l = 0; l < 16; ++l) sum += lane[l];
   return sum;
+}
+
+/* n rows from element `at` on. */
+static const float *in_f32(const void *rows, int64_t at, int32_t type, int64_t n, float *wide) {
+  if (type == STK_F32) return (const float *)rows + at;
+  k_rows_read(rows, at, STK_F16, n, wide);
+  return wide;
 }
 
 static void start_key_chunk(key_chunk *c) {
@@ -100,13 +111,13 @@ INLINE void solve(const value_chunk *c, int rows, int64_t t0, int64_t column,
   multiply(rows, c->p[t0], CHUNK, 1, t0, delta, pd);
   for (int r = 0; r < rows; ++r) {
     const int64_t t = t0 + r;
-    const float *v = c->v + t * c->v_stride + column, beta = c->gb[2 * t + 1];
-    float *o = c->o + t * c->v_stride + column;
+    const int64_t cell = c->row0 + t * c->v_stride + column;
+    const float beta = c->gb[2 * t + 1];
     multiply(1, c->m[t] + t0, 0, 1, r, delta + t0, md + r);
     for (int j = 0; j < COLS; ++j)
-      delta[t][j] = beta * (v[j] - (c->g[t] * sk[r][j] + md[r][j]));
+      delta[t][j] = beta * (k_rows_get(c->v, cell + j, c->type) - (c->g[t] * sk[r][j] + md[r][j]));
     multiply(1, c->p[t] + t0, 0, 1, r + 1, delta + t0, pd + r);
-    for (int j = 0; j < COLS; ++j) o[j] = c->g[t] * sq[r][j] + pd[r][j];
+    for (int j = 0; j < COLS; ++j) k_rows_put(c->o, cell + j, c->type, c->g[t] * sq[r][j] + pd[r][j]);
   }
 }
 
@@ -133,19 +144,19 @@ static void run_heads(const stk_gdn_scan_args *a, int64_t begin, int64_t end) {
   const int64_t dk = a->k_dim, dv = a->v_dim, T = a->n_tokens, tiles = dv / COLS;
   const int64_t tile_floats = (dk + STK_GDN_TILE_ROWS) * COLS;
   const int64_t kh = begin / (a->v_heads / a->k_heads);
-  const float *keys = a->kn + kh * (T + 2) * dk;
-  key_chunk key = {.dk = dk};
-  value_chunk value = {.key = &key, .v_stride = dv};
+  key_chunk key;
+  value_chunk value = {.key = &key, .v = a->vc, .o = a->o, .v_stride = dv, .type = a->rows};
+  key.dk = dk;
+  const float *before = in_f32(a->kn, kh * (T + 2) * dk, a->rows, 2 * dk, key.wide_k);
   for (int64_t tile = begin * tiles; tile < end * tiles; ++tile)
-    stk_gdn_settle_tile(a->state + tile * tile_floats, keys, keys + dk, a->pos0, a->k_dim);
+    stk_gdn_settle_tile(a->state + tile * tile_floats, before, before + dk, a->pos0, a->k_dim);
   for (int64_t t = 0; t < T; t += CHUNK) {
-    key.k = keys + (2 + t) * dk;
-    key.q = a->qn + (kh * T + t) * dk;
     key.n = T - t < CHUNK ? T - t : CHUNK;
+    key.k = in_f32(a->kn, (kh * (T + 2) + 2 + t) * dk, a->rows, key.n * dk, key.wide_k);
+    key.q = in_f32(a->qn, (kh * T + t) * dk, a->rows, key.n * dk, key.wide_q);
     start_key_chunk(&key);
     for (int64_t h = begin; h < end; ++h) {
-      value.v = a->vc + (h * T + t) * dv;
-      value.o = a->o + (h * T + t) * dv;
+      value.row0 = (h * T + t) * dv;
       value.gb = a->gb + (h * T + t) * 2;
       start_value_chunk(&value);
       for (int64_t tile = 0; tile < tiles; ++tile) {

@@ -18,9 +18,10 @@ static const char *plan(const stk_gdn_scan_args *a, const shape *s, stk_cuda_lau
   launch->grid[2] = 1;
   /* A stage: k and q in padded rows, kq, and for each warp v, gb and the records. */
   int stage = (2 * tokens + 2) * 4 * (rows + 4) + tokens * (4 + s->warps * (8 * s->cols + 2)) + s->warps * s->pairs * 12;
-  /* Behind the stages, two pointers a warp. */
-  launch->shared_bytes = (uint32_t)((s->prefetch + 1) * stage * 4 + s->warps * 16);
-  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d -DGDN_DV=%d", a->k_dim, a->v_dim);
+  /* Behind the stages those on their way, if they are to be widened, and two pointers a warp. */
+  const int raw = a->rows == STK_F16 ? s->prefetch * ((2 * tokens + 2) * 4 * rows + tokens * s->warps * 8 * s->cols) : 0;
+  launch->shared_bytes = (uint32_t)((s->prefetch + 1) * stage * 4 + raw * 2 + s->warps * 16);
+  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d -DGDN_DV=%d -DGDN_ROWS=%d", a->k_dim, a->v_dim, a->rows);
   return NULL;
 }
 

@@ -3,6 +3,8 @@
 
 #include <stdbool.h>
 
+#include "common/k_rows.h"
+
 static const char *check(const void *args) {
   const stk_gdn_scan_args *a = args;
   if (a->n_tokens < 1 || a->pos0 < 0 || a->pos0 > INT32_MAX - a->n_tokens)
@@ -11,6 +13,8 @@ static const char *check(const void *args) {
     return "gdn_scan: v_heads: a multiple of k_heads expected";
   if (a->k_dim < 32 || a->k_dim % 32 || a->v_dim < 32 || a->v_dim % 32)
     return "gdn_scan: k_dim, v_dim: multiples of 32 expected";
+  if (a->k_dim > STK_GDN_SCAN_K_DIM_MAX) return "gdn_scan: k_dim: at most 512 expected";
+  if (!k_rows_are_known(a->rows)) return "gdn_scan: rows: f32 or f16 expected";
   return NULL;
 }
 
@@ -18,22 +22,24 @@ static int32_t tensors(void *args, stk_tensor *tensors) {
   stk_gdn_scan_args *a = args;
   size_t T = (size_t)a->n_tokens, hk = (size_t)a->k_heads, hv = (size_t)a->v_heads;
   size_t dk = (size_t)a->k_dim, dv = (size_t)a->v_dim;
+  const stk_dtype rows = (stk_dtype)a->rows;
   /* Unit vectors in dk dimensions have elements of about dk^-1/2. */
-  tensors[0] = STK_TENSOR("qn", a->qn, hk * T * dk, STK_F32, STK_IN, STK_FILL_UNIFORM, -0.02, 0.02);
+  tensors[0] = STK_TENSOR("qn", a->qn, hk * T * dk, rows, STK_IN, STK_FILL_UNIFORM, -0.02, 0.02);
   tensors[1] =
-      STK_TENSOR("kn", a->kn, hk * (T + 2) * dk, STK_F32, STK_IN, STK_FILL_UNIFORM, -0.15, 0.15);
-  tensors[2] = STK_TENSOR("vc", a->vc, hv * T * dv, STK_F32, STK_IN, STK_FILL_UNIFORM, -2, 2);
+      STK_TENSOR("kn", a->kn, hk * (T + 2) * dk, rows, STK_IN, STK_FILL_UNIFORM, -0.15, 0.15);
+  tensors[2] = STK_TENSOR("vc", a->vc, hv * T * dv, rows, STK_IN, STK_FILL_UNIFORM, -2, 2);
   tensors[3] = STK_TENSOR("gb", a->gb, hv * T * 2, STK_F32, STK_IN, STK_FILL_UNIFORM, 0, 1);
   tensors[4] = STK_TENSOR("kq", a->kq, hk * T * 3, STK_F32, STK_IN, STK_FILL_UNIFORM, -0.1, 0.1);
   tensors[5] = STK_TENSOR("state", a->state, stk_gdn_state_floats(a->v_heads, a->k_dim, a->v_dim),
                           STK_F32, STK_INOUT, STK_FILL_UNIFORM, -1, 1);
-  tensors[6] = STK_TENSOR("o", a->o, hv * T * dv, STK_F32, STK_OUT, STK_FILL_NONE, 0, 0);
+  tensors[6] = STK_TENSOR("o", a->o, hv * T * dv, rows, STK_OUT, STK_FILL_NONE, 0, 0);
   return 7;
 }
 
-static float dot(const float *x, const float *y, int64_t n) {
+/* Of a key and another row, at elements k and y of kn and of rows. */
+static float dot(const stk_gdn_scan_args *a, int64_t k, const void *rows, int64_t y) {
   float sum = 0.0f;
-  for (int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  for (int64_t i = 0; i < a->k_dim; ++i) sum += k_rows_get(a->kn, k + i, a->rows) * k_rows_get(rows, y + i, a->rows);
   return sum;
 }
 
@@ -42,12 +48,12 @@ static void prepare_dots(const stk_gdn_scan_args *a) {
   const int64_t dk = a->k_dim, T = a->n_tokens;
   for (int64_t h = 0; h < a->k_heads; ++h)
     for (int64_t t = 0; t < T; ++t) {
-      const float *key = a->kn + (h * (T + 2) + 2 + t) * dk, *q = a->qn + (h * T + t) * dk;
+      const int64_t key = (h * (T + 2) + 2 + t) * dk, q = (h * T + t) * dk;
       const bool odd = (a->pos0 + t) % 2;
       float *dots = (float *)(uintptr_t)a->kq + (h * T + t) * 3;
-      dots[0] = dot(key, q, dk);
-      dots[1] = odd ? dot(key - dk, key, dk) : 0.0f;
-      dots[2] = odd ? dot(key - dk, q, dk) : 0.0f;
+      dots[0] = dot(a, key, a->qn, q);
+      dots[1] = odd ? dot(a, key - dk, a->kn, key) : 0.0f;
+      dots[2] = odd ? dot(a, key - dk, a->qn, q) : 0.0f;
     }
 }
 
@@ -82,8 +88,9 @@ static void settle(void *args) {
   const int64_t tiles = a->v_dim / STK_GDN_TILE, dk = a->k_dim, T = a->n_tokens;
   for (int64_t tile = 0; tile < a->v_heads * tiles; ++tile) {
     const int64_t kh = tile / tiles / (a->v_heads / a->k_heads);
-    const float *old = a->kn + (kh * (T + 2) + T) * dk;
-    stk_gdn_settle_tile(a->state + tile * (dk + STK_GDN_TILE_ROWS) * STK_GDN_TILE, old, old + dk,
+    float keys[2 * STK_GDN_SCAN_K_DIM_MAX];
+    k_rows_read(a->kn, (kh * (T + 2) + T) * dk, a->rows, 2 * dk, keys);
+    stk_gdn_settle_tile(a->state + tile * (dk + STK_GDN_TILE_ROWS) * STK_GDN_TILE, keys, keys + dk,
                         a->pos0 + a->n_tokens, a->k_dim);
   }
 }
@@ -95,17 +102,20 @@ static void work(const void *args, stk_work *w) {
   /* A window reads the state at least once; an even token writes it. */
   bool written = a->n_tokens > 1 || a->pos0 % 2 == 0;
   w->state_bytes += (written ? 8.0 : 4.0) * elems;
-  w->io_bytes += 4.0 * a->n_tokens * (2.0 * a->k_heads * a->k_dim + 2.0 * a->v_heads * a->v_dim);
+  w->io_bytes += (double)k_rows_bytes(a->n_tokens, a->rows) * (2.0 * a->k_heads * a->k_dim + 2.0 * a->v_heads * a->v_dim);
 }
 
-#define CASE(T, pos, hk, hv, dk, dv) \
-  {.n_tokens = T, .pos0 = pos, .k_heads = hk, .v_heads = hv, .k_dim = dk, .v_dim = dv}
+#define CASE(T, pos, hk, hv, dk, dv, ...) \
+  {.n_tokens = T, .pos0 = pos, .k_heads = hk, .v_heads = hv, .k_dim = dk, .v_dim = dv, __VA_ARGS__}
 
 static const stk_gdn_scan_args cases[] = {
     CASE(1, 0, 2, 6, 128, 128),  CASE(1, 1, 2, 6, 128, 128),  CASE(2, 4, 1, 1, 128, 128),
     CASE(2, 3, 1, 3, 64, 32),    CASE(3, 7, 3, 9, 32, 96),    CASE(37, 1, 2, 6, 128, 128),
     CASE(36, 0, 1, 3, 96, 64),   CASE(5, 2, 1, 4, 160, 32),   CASE(4, 9, 16, 48, 128, 128),
     CASE(64, 6, 1, 2, 64, 32),   CASE(65, 5, 1, 3, 32, 64),   CASE(130, 0, 1, 3, 128, 32),
+    CASE(1, 0, 2, 6, 128, 128, .rows = STK_F16),   CASE(2, 3, 1, 3, 64, 32, .rows = STK_F16),
+    CASE(37, 1, 2, 6, 128, 128, .rows = STK_F16),  CASE(5, 2, 1, 4, 160, 32, .rows = STK_F16),
+    CASE(130, 0, 1, 3, 96, 32, .rows = STK_F16),
 };
 
 static int32_t params(void *args, stk_param *params) {
@@ -117,6 +127,7 @@ static int32_t params(void *args, stk_param *params) {
   params[n++] = STK_PARAM("Hv", a->v_heads);
   params[n++] = STK_PARAM("Dk", a->k_dim);
   params[n++] = STK_PARAM("Dv", a->v_dim);
+  params[n++] = STK_PARAM("rows", a->rows);
   return n;
 }
 

@@ -1,5 +1,6 @@
 /* gdn_scan, the oracle: one column of one head at a time. */
 #include "common/k_oracle.h"
+#include "common/k_rows.h"
 #include "gdn_scan/gdn_scan.h"
 
 static float rows4(const float *x, const float *k, int64_t n) {
@@ -18,12 +19,15 @@ static void column(const stk_gdn_scan_args *a, int64_t h, int64_t j, float *x, f
   const int64_t dk = a->k_dim, T = a->n_tokens, kh = h / (a->v_heads / a->k_heads);
   float *d1 = x + (dk + STK_GDN_ROW_D1) * STK_GDN_TILE, *d2 = x + (dk + STK_GDN_ROW_D2) * STK_GDN_TILE;
   float *half = x + (dk + STK_GDN_ROW_HALF) * STK_GDN_TILE;
+  float keys[3 * STK_GDN_SCAN_K_DIM_MAX], q[STK_GDN_SCAN_K_DIM_MAX]; /* keys from two tokens before on */
   float c = scalars[STK_GDN_C], s = scalars[STK_GDN_S], c1 = scalars[STK_GDN_C1];
   if (c == 0.0f) c = s = 1.0f;
   for (int64_t t = 0; t < T; ++t) {
-    const float *key = a->kn + (kh * (T + 2) + 2 + t) * dk, *q = a->qn + (kh * T + t) * dk;
-    const float *dots = a->kq + (kh * T + t) * 3, *gb = a->gb + (h * T + t) * 2;
-    float v = a->vc[(h * T + t) * a->v_dim + j], *o = a->o + (h * T + t) * a->v_dim + j;
+    const float *dots = a->kq + (kh * T + t) * 3, *gb = a->gb + (h * T + t) * 2, *key = keys + 2 * dk;
+    const int64_t at = (h * T + t) * a->v_dim + j;
+    float v = k_rows_get(a->vc, at, a->rows), o;
+    k_rows_read(a->kn, (kh * (T + 2) + t) * dk, a->rows, 3 * dk, keys);
+    k_rows_read(a->qn, (kh * T + t) * dk, a->rows, dk, q);
     if ((a->pos0 + t) % 2 == 0) {
       for (int64_t i = 0; i < dk; ++i) {
         float *e = x + i * STK_GDN_TILE;
@@ -33,18 +37,19 @@ static void column(const stk_gdn_scan_args *a, int64_t h, int64_t j, float *x, f
       float p = rows4(x, key, dk), r = rows4(x, q, dk);
       c1 = c * gb[0];
       *half = gb[1] * fmaf(-c1, p, v);
-      *o = fmaf(dots[0], *half, c1 * r);
+      o = fmaf(dots[0], *half, c1 * r);
     } else {
       float p = rows4(x, key, dk), r = rows4(x, q, dk);
       float c2 = c1 * gb[0], w = gb[0] * *half;
       float delta = gb[1] * fmaf(-dots[1], w, fmaf(-c2, p, v));
-      *o = fmaf(dots[0], delta, fmaf(dots[2], w, c2 * r));
+      o = fmaf(dots[0], delta, fmaf(dots[2], w, c2 * r));
       int keep = c2 >= STK_GDN_C_MIN;
       *d1 = keep ? *half / c1 : w;
       *d2 = keep ? delta / c2 : delta;
       s = keep ? 1.0f : c2;
       c = keep ? c2 : 1.0f;
     }
+    k_rows_put(a->o, at, a->rows, o);
   }
   scalars[STK_GDN_C] = c;
   scalars[STK_GDN_S] = s;

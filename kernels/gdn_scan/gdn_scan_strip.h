@@ -12,6 +12,7 @@
  *   PREFETCH  rows of the state that are asked for ahead; 0: none. An expression
  *             may use the strip p */
 #include "common/k_simd.h"
+#include "common/k_vrows.h"
 #include "gdn_scan/gdn_scan.h"
 
 #ifndef STRIP_H_ONCE
@@ -31,12 +32,28 @@ typedef struct strip {
   float *x;            /* row 0 of its first column */
   int64_t tile_floats; /* from one tile to the next */
   int64_t dk, T;
-  const float *kn; /* key of token 0; the two before it precede */
-  const float *qn, *dots, *gb;
-  const float *v; /* at the strip's first column, rows v_stride apart */
-  float *o;
-  int64_t v_stride;
+  int32_t type;   /* of the rows */
+  const void *kn; /* from the two keys before token 0 on */
+  const void *qn, *v;
+  const float *dots, *gb;
+  void *o;
+  int64_t column, v_stride; /* the strip's first column in the first row of v and o */
 } strip;
+
+/* The keys of a pass, from the first token's on (those of the two before precede), and
+ * its queries: in place, or widened in memory of the caller's. */
+typedef struct near_rows {
+  const float *key, *q;
+} near_rows;
+enum { NEAR_KEYS = 4 * STK_GDN_SCAN_K_DIM_MAX, NEAR_FLOATS = 6 * STK_GDN_SCAN_K_DIM_MAX };
+
+K_INLINE near_rows rows_of(const strip *p, int64_t t, int n_tokens, float *wide) {
+  const int64_t dk = p->dk;
+  if (p->type == STK_F32) return (near_rows){(const float *)p->kn + (t + 2) * dk, (const float *)p->qn + t * dk};
+  kv_rows_read(p->kn, t * dk, STK_F16, (n_tokens + 2) * dk, wide);
+  kv_rows_read(p->qn, t * dk, STK_F16, n_tokens * dk, wide + NEAR_KEYS);
+  return (near_rows){wide + 2 * dk, wide + NEAR_KEYS};
+}
 
 /* The scalars of the contract. */
 typedef struct scalars {
@@ -108,9 +125,10 @@ K_INLINE void finish_even(const strip *p, int64_t t, scalars *sc, int nv,
   sc->c1 = sc->c * gb[0];
   vf c1 = vf_set1(sc->c1), minus_c1 = vf_set1(-sc->c1), kq = vf_set1(p->dots[t * 3]);
   K_UNROLL for (int v = 0; v < nv; ++v) {
-    vf value = vf_load(p->v + t * p->v_stride + v * VW);
+    const int64_t cell = p->column + t * p->v_stride + v * VW;
+    vf value = kv_rows_load(p->v, cell, p->type);
     vf half = vf_mul(vf_set1(gb[1]), vf_fma(minus_c1, sum_p[v], value));
-    vf_store(p->o + t * p->v_stride + v * VW, vf_fma(kq, half, vf_mul(c1, sum_r[v])));
+    kv_rows_store(p->o, cell, p->type, vf_fma(kq, half, vf_mul(c1, sum_r[v])));
     vf_store(at(p, p->dk + STK_GDN_ROW_HALF, v), half);
   }
 }
@@ -122,12 +140,13 @@ K_INLINE void finish_odd(const strip *p, int64_t t, scalars *sc, int nv,
   const int keep = c2 >= STK_GDN_C_MIN;
   vf minus_kk = vf_set1(-dots[1]);
   K_UNROLL for (int v = 0; v < nv; ++v) {
-    vf value = vf_load(p->v + t * p->v_stride + v * VW);
+    const int64_t cell = p->column + t * p->v_stride + v * VW;
+    vf value = kv_rows_load(p->v, cell, p->type);
     vf half = vf_load(at(p, p->dk + STK_GDN_ROW_HALF, v)), w = vf_mul(vf_set1(gb[0]), half);
     vf u = vf_fma(minus_kk, w, vf_fma(vf_set1(-c2), sum_p[v], value));
     vf delta = vf_mul(vf_set1(gb[1]), u);
     vf o = vf_fma(vf_set1(dots[2]), w, vf_mul(vf_set1(c2), sum_r[v]));
-    vf_store(p->o + t * p->v_stride + v * VW, vf_fma(vf_set1(dots[0]), delta, o));
+    kv_rows_store(p->o, cell, p->type, vf_fma(vf_set1(dots[0]), delta, o));
     vf_store(at(p, p->dk + STK_GDN_ROW_D1, v), keep ? vf_div(half, vf_set1(sc->c1)) : w);
     vf_store(at(p, p->dk + STK_GDN_ROW_D2, v), keep ? vf_div(delta, vf_set1(c2)) : delta);
   }
@@ -138,22 +157,24 @@ K_INLINE void finish_odd(const strip *p, int64_t t, scalars *sc, int nv,
 /* Tokens t0 .. t1 - 1; odd: token t0 has an odd absolute index. */
 K_INLINE void run_tokens(const strip *p, int64_t t0, int64_t t1, int odd, int nv, scalars *sc) {
   vf sums[4][NV];
+  float wide[NEAR_FLOATS];
   for (int64_t t = t0; t < t1;) {
-    const float *key = p->kn + t * p->dk, *q = p->qn + t * p->dk;
+    const int both = PAIRS && !odd && t + 1 < t1;
+    const near_rows near = rows_of(p, t, both ? 2 : 1, wide);
     if (odd) {
-      pass(p, key, q, 1, 0, nv, sums);
+      pass(p, near.key, near.q, 1, 0, nv, sums);
       finish_odd(p, t++, sc, nv, sums[0], sums[1]);
       odd = 0;
       continue;
     }
     if (sc->s != 1.0f) scale_rows(p, sc->s, nv);
-    if (PAIRS && t + 1 < t1) {
-      pass(p, key, q, 2, 1, nv, sums);
+    if (both) {
+      pass(p, near.key, near.q, 2, 1, nv, sums);
       finish_even(p, t, sc, nv, sums[0], sums[1]);
       finish_odd(p, t + 1, sc, nv, sums[2], sums[3]);
       t += 2;
     } else {
-      pass(p, key, q, 1, 1, nv, sums);
+      pass(p, near.key, near.q, 1, 1, nv, sums);
       finish_even(p, t++, sc, nv, sums[0], sums[1]);
       odd = 1;
     }
@@ -165,10 +186,10 @@ K_INLINE void run_strip(const stk_gdn_scan_args *a, int64_t h, int64_t column, i
   const int64_t dk = a->k_dim, dv = a->v_dim, T = a->n_tokens, kh = h / (a->v_heads / a->k_heads);
   const int64_t tile_floats = (dk + STK_GDN_TILE_ROWS) * STK_GDN_TILE;
   float *first = a->state + (h * (dv / STK_GDN_TILE) + column / STK_GDN_TILE) * tile_floats;
-  strip p = {.x = first + column % STK_GDN_TILE, .tile_floats = tile_floats, .dk = dk, .T = T,
-             .kn = a->kn + (kh * (T + 2) + 2) * dk, .qn = a->qn + kh * T * dk,
-             .dots = a->kq + kh * T * 3, .gb = a->gb + h * T * 2,
-             .v = a->vc + h * T * dv + column, .o = a->o + h * T * dv + column, .v_stride = dv};
+  strip p = {.x = first + column % STK_GDN_TILE, .tile_floats = tile_floats, .dk = dk, .T = T, .type = a->rows,
+             .kn = k_rows_at(a->kn, kh * (T + 2) * dk, a->rows), .qn = k_rows_at(a->qn, kh * T * dk, a->rows),
+             .v = a->vc, .dots = a->kq + kh * T * 3, .gb = a->gb + h * T * 2, .o = a->o,
+             .column = h * T * dv + column, .v_stride = dv};
   float *stored = first + (dk + STK_GDN_ROW_SCALARS) * STK_GDN_TILE;
   scalars sc = {stored[STK_GDN_C], stored[STK_GDN_S], stored[STK_GDN_C1]};
   if (sc.c == 0.0f) sc.c = sc.s = 1.0f;

@@ -1,6 +1,6 @@
 /* gdn_step_batch: gdn_step for several sequences in one launch, on a GPU. Each
- * sequence has args, state and position of its own; heads and dimensions are the same
- * for all. steps lies in the device's memory. Numerics are gdn_step's. */
+ * sequence has args, state and position of its own; heads, dimensions and rows are the
+ * same for all. steps lies in the device's memory. Numerics are gdn_step's. */
 #ifndef STK_GDN_STEP_BATCH_H
 #define STK_GDN_STEP_BATCH_H
 

@@ -8,7 +8,7 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   const stk_gdn_step_args *a = args;
   if (a->k_dim > 256) return "gdn_step: k_dim: at most 256 expected on a GPU";
   *launch = (stk_cuda_launch){.grid = {(uint32_t)(a->v_heads * (a->v_dim / STK_GDN_TILE)), 1, 1}, .block = 32};
-  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d", a->k_dim);
+  snprintf(launch->options, sizeof launch->options, "-DGDN_DK=%d -DGDN_ROWS=%d", a->k_dim, a->rows);
   return NULL;
 }
 

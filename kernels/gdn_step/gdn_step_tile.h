@@ -8,14 +8,17 @@
 #define GDN_STEP_TILE_H
 
 #include "common/k_cuda.h"
+#include "common/k_cuda_rows.h"
 #include "gdn_step/gdn_step.h"
 
 #ifdef GDN_DK
 #define STEP_ROWS(a) (GDN_DK / 4)
 #define STEP_ROWS_MAX (GDN_DK / 4)
+#define STEP_TYPE(a) GDN_ROWS
 #else
 #define STEP_ROWS(a) ((a)->k_dim / 4)
 #define STEP_ROWS_MAX 64
+#define STEP_TYPE(a) ((a)->rows)
 #endif
 
 /* What a lane reads of the token and the tile. */
@@ -77,9 +80,11 @@ KC_INLINE void step_load_state(step_input *in, const step_place *at, int rows) {
   in->c1 = at->stored[STK_GDN_C1];
 }
 
-/* Four rows at a time of a vector's part that belongs to the lane's block. */
-KC_INLINE void step_load_vector(kc4 *to, const float *vector, int block, int rows) {
-  KC_UNROLL for (int g = 0; g < rows / 4; ++g) to[g] = kc_load4(vector + block * rows + 4 * g);
+/* Four at a time, the part that belongs to the lane's block of a row that begins at
+ * element `at`. */
+KC_INLINE void step_load_vector(kc4 *to, const void *row, int64_t at, int block, int rows, int type) {
+  row = kc_row_at(row, at + block * rows, type);
+  KC_UNROLL for (int g = 0; g < rows / 4; ++g) to[g] = kc_row_load4(row, 4 * g, type);
 }
 
 /* The token, of which everything is read. Gives the outputs of the lane's columns; X is
@@ -132,25 +137,26 @@ KC_INLINE void step_store(const step_input *in, const step_place *at) {
 KC_INLINE void step_tile(const stk_gdn_step_args *a, int index) {
   const int rows = STEP_ROWS(a), dk = 4 * rows, tiles = a->v_dim / STK_GDN_TILE;
   const int h = index / tiles, kh = h / (a->v_heads / a->k_heads), even = !(a->pos0 & 1);
+  const int type = STEP_TYPE(a);
   const step_place at = step_at(a, index, rows);
-  const float *key = a->kn + ((int64_t)kh * 3 + 2) * dk;
+  const int64_t key = ((int64_t)kh * 3 + 2) * dk;
   const int64_t column = (int64_t)h * a->v_dim + index % tiles * STK_GDN_TILE + at.column;
   step_input in;
   step_load_state(&in, &at, rows);
-  step_load_vector(in.k, key, at.block, rows);
-  step_load_vector(in.q, a->qn + (int64_t)kh * dk, at.block, rows);
+  step_load_vector(in.k, a->kn, key, at.block, rows, type);
+  step_load_vector(in.q, a->qn, (int64_t)kh * dk, at.block, rows, type);
   if (even) {
-    step_load_vector(in.k1, key - 2 * dk, at.block, rows);
-    step_load_vector(in.k2, key - dk, at.block, rows);
+    step_load_vector(in.k1, a->kn, key - 2 * dk, at.block, rows, type);
+    step_load_vector(in.k2, a->kn, key - dk, at.block, rows, type);
   }
-  in.v = kc_load2(a->vc + column);
+  in.v = kc_row_load2(a->vc, column, type);
   in.a = a->gb[2 * h];
   in.beta = a->gb[2 * h + 1];
   in.kq = a->kq[3 * kh];
   in.kk = a->kq[3 * kh + 1];
   in.kkq = a->kq[3 * kh + 2];
   const kc2 o = step_compute(&in, &at, even, rows);
-  if (at.block == 0) kc_store2(a->o + column, o);
+  if (at.block == 0) kc_row_store2(a->o, column, type, o);
   step_store(&in, &at);
 }
 

@@ -15,7 +15,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
     int n = (int)(end - c < K_CONV_RUN ? end - c : K_CONV_RUN);
     k_conv_taps(&v, c, n, taps);
     for (int64_t t = 0; t < a->n_tokens; ++t) {
-      k_conv_token(&v, t, c, n, taps, 0, y);
+      k_conv_token(&v, t, c, n, taps, 0, STK_F32, y, STK_F32);
       const float *gv = a->gv + t * C + c;
       float *r = a->r + t * C + c;
       int i = 0;
@@ -23,7 +23,7 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
         vf_store(r + i, vf_add(vf_load(r + i), vf_add(vf_load(gv + i), vf_load(y + i))));
       for (; i < n; ++i) r[i] = r[i] + (gv[i] + y[i]);
     }
-    k_conv_advance(&v, c, n);
+    k_conv_advance(&v, c, n, STK_F32);
   }
 }
 

@@ -20,14 +20,14 @@ static inline void decode_case_release(decode_case *c) {
 }
 
 static inline strata_status decode_case_init(decode_case *c, int32_t pos0, int32_t k_heads, int32_t v_heads,
-                                             uint64_t seed, strata_error *err) {
+                                             stk_dtype rows, uint64_t seed, strata_error *err) {
   const stk_gdn_pre_args pre = {.n_tokens = 1, .pos0 = pos0, .k_heads = k_heads, .v_heads = v_heads, .k_dim = 128,
-                                .v_dim = 128, .n_taps = 4, .kinds = STK_GDN_ALL};
+                                .v_dim = 128, .n_taps = 4, .kinds = STK_GDN_ALL, .rows = (int32_t)rows};
   const stk_gdn_step_args step = {.n_tokens = 1, .pos0 = pos0, .k_heads = k_heads, .v_heads = v_heads, .k_dim = 128,
-                                  .v_dim = 128};
+                                  .v_dim = 128, .rows = (int32_t)rows};
   const stk_gdn_post_args post = {.n_tokens = 1, .v_heads = v_heads, .v_dim = 128, .eps = 1e-6f,
                                   .gate = pos0 % 3 ? STK_GATE_SIGMOID : STK_GATE_SILU,
-                                  .outputs = STK_POST_F32 | STK_POST_F16};
+                                  .outputs = STK_POST_F32 | STK_POST_F16, .rows = (int32_t)rows};
   const lab_fill fill = {.seed = seed, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
   *c = (decode_case){0};
   strata_status status = lab_case_init(&c->stage[DECODE_PRE], st_kreg_op(ST_OP_gdn_pre), &pre, fill, err);

@@ -71,16 +71,16 @@ out:
 }
 
 /* One position of the released shape, n_repeats times from the same start. */
-static strata_status check_decode(st_cuda *cuda, int32_t pos0, int32_t n_repeats, int32_t *n_failed, strata_error *err) {
+static strata_status check_decode(st_cuda *cuda, int32_t pos0, stk_dtype rows, int32_t n_repeats, int32_t *n_failed, strata_error *err) {
   strata_status status = STRATA_OK;
   decode_case want = {0}, start = {0}, got = {0};
   lab_cuda_case device[DECODE_STAGES] = {0};
   st_cuda_module *module = NULL;
   stk_cuda_launch launch;
   char text[256] = "", name[64];
-  ST_TRY_OUT(decode_case_init(&want, pos0, 16, 48, 1 + (uint64_t)pos0, err));
-  ST_TRY_OUT(decode_case_init(&start, pos0, 16, 48, 1 + (uint64_t)pos0, err));
-  ST_TRY_OUT(decode_case_init(&got, pos0, 16, 48, 1 + (uint64_t)pos0, err));
+  ST_TRY_OUT(decode_case_init(&want, pos0, 16, 48, rows, 1 + (uint64_t)pos0, err));
+  ST_TRY_OUT(decode_case_init(&start, pos0, 16, 48, rows, 1 + (uint64_t)pos0, err));
+  ST_TRY_OUT(decode_case_init(&got, pos0, 16, 48, rows, 1 + (uint64_t)pos0, err));
   decode_case_run_oracles(&want);
   for (int i = 0; i < DECODE_STAGES; ++i) ST_TRY_OUT(lab_cuda_case_init(cuda, &start.stage[i], &device[i], err));
   const stk_gdn_decode_args args = decode_args(device[0].args.bytes, device[1].args.bytes, device[2].args.bytes);
@@ -93,7 +93,7 @@ static strata_status check_decode(st_cuda *cuda, int32_t pos0, int32_t n_repeats
     lab_difference d = decode_case_compare(&want, &got);
     if (d.tensor) lab_difference_describe(&d, 0, text, sizeof text);
   }
-  snprintf(name, sizeof name, "gdn_decode = three oracles, position %d", (int)pos0);
+  snprintf(name, sizeof name, "gdn_decode = three oracles, position %d, %s", (int)pos0, rows == STK_F16 ? "f16" : "f32");
   show(NULL, name, text[0] ? text : NULL);
   *n_failed += text[0] != 0;
 out:
@@ -187,8 +187,8 @@ int main(int argc, char **argv) {
     status = check_count(cuda, &count_tests[i], &n_failed, &err);
   const bool all = argc < 2 || !argv[1][0], steps = all || strcmp(argv[1], "gdn_step") == 0;
   if (status == STRATA_OK && steps) status = check_batch(cuda, &n_failed, &err);
-  for (int32_t pos0 = 0; pos0 < 4 && status == STRATA_OK && steps && st_cuda_info_of(cuda)->major >= 9; ++pos0)
-    status = check_decode(cuda, pos0, argc > 2 ? 1 : REPEATS, &n_failed, &err);
+  for (int32_t pos0 = 0; pos0 < 8 && status == STRATA_OK && steps && st_cuda_info_of(cuda)->major >= 9; ++pos0)
+    status = check_decode(cuda, pos0 % 4, pos0 < 4 ? STK_F32 : STK_F16, argc > 2 ? 1 : REPEATS, &n_failed, &err);
   if (status != STRATA_OK) printf("%s\nnot ok GPU\n", err.message);
   st_cuda_close(&cuda);
   return status != STRATA_OK || n_failed > 0;

@@ -170,12 +170,12 @@ static void test_batch(void **state) {
   }
 }
 
-static void run_decode(int32_t pos0, int32_t k_heads, int32_t v_heads, cuda_order order) {
+static void run_decode(int32_t pos0, int32_t k_heads, int32_t v_heads, stk_dtype rows, cuda_order order) {
   decode_case want, got;
   stk_cuda_launch launch;
   strata_error err;
-  assert_int_equal(decode_case_init(&want, pos0, k_heads, v_heads, 1 + (uint64_t)pos0, &err), STRATA_OK);
-  assert_int_equal(decode_case_init(&got, pos0, k_heads, v_heads, 1 + (uint64_t)pos0, &err), STRATA_OK);
+  assert_int_equal(decode_case_init(&want, pos0, k_heads, v_heads, rows, 1 + (uint64_t)pos0, &err), STRATA_OK);
+  assert_int_equal(decode_case_init(&got, pos0, k_heads, v_heads, rows, 1 + (uint64_t)pos0, &err), STRATA_OK);
   decode_case_run_oracles(&want);
   const stk_gdn_decode_args args = decode_args(got.stage[0].args, got.stage[1].args, got.stage[2].args);
   assert_null(stk_cuda_gdn_decode_cuda.plan(&args, &big_chip, &launch));
@@ -191,8 +191,9 @@ static void test_decode(void **state) {
   (void)state;
   for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order)
     for (int32_t pos0 = 0; pos0 < 4; ++pos0) {
-      run_decode(pos0, 2, 6, (cuda_order)order);
-      run_decode(pos0, 1, 1, (cuda_order)order);
+      run_decode(pos0, 2, 6, STK_F32, (cuda_order)order);
+      run_decode(pos0, 1, 1, STK_F32, (cuda_order)order);
+      run_decode(pos0, 2, 6, STK_F16, (cuda_order)order);
     }
 }
 

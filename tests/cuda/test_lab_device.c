@@ -62,8 +62,9 @@ static const char *run_scan(const fake_kernel *kernel, const stk_gdn_scan_args *
   if (n_launches == SPOILED) spoiled = a.o;
   if (culprit && todo == KEEPS_OUTPUT) a.o = elsewhere;
   const char *wrong = cuda_emulate(kernel->entry, &a, launch, CUDA_SHUFFLED);
-  if (culprit && (todo == IS_OFF || (todo == SPOILS_A_SET && a.o == spoiled))) a.o[0] += 1;
-  if (culprit && todo == VARIES) a.o[0] += (float)n_launches;
+  float *o = a.o;
+  if (culprit && (todo == IS_OFF || (todo == SPOILS_A_SET && o == spoiled))) o[0] += 1;
+  if (culprit && todo == VARIES) o[0] += (float)n_launches;
   return wrong;
 }
 

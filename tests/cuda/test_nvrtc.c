@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "common/k_cache.h"
 #include "device/cuda/st_cuda.h"
 #include "device/cuda/st_cuda_api.h"
 #include "device/cuda/st_cuda_kernels.h"
@@ -59,38 +60,65 @@ static void compile(const stk_cuda_kernel *kernel, const char *options, int majo
   st_cuda_cubin_release(&cubin);
 }
 
-/* With the options of the released shape, which are those that matter. */
-static void test_compiles(void **state) {
-  const stk_cuda_kernel *kernel = *state;
-  const stk_op *op = st_kreg_op((st_op)st_kreg_op_by_name(kernel->op));
+/* With the options that its plan gives for args, on chips from a generation on. */
+static void compile_everywhere(const stk_cuda_kernel *kernel, const void *args, int least_major) {
   stk_cuda_launch launch;
-  skip_without();
-  const char *refused = kernel->plan(op->released, &(stk_cuda_chip){132, 227 << 10}, &launch);
+  const char *refused = kernel->plan(args, &(stk_cuda_chip){132, 227 << 10}, &launch);
   if (refused) fail_msg("%s", refused);
   for (int i = 0; i < N_CHIPS; ++i) {
-    if (!is_wanted(chips[i])) continue;
+    if (chips[i][0] < least_major || !is_wanted(chips[i])) continue;
     if (st_cuda_nvrtc_knows(&nvrtc, chips[i][0], chips[i][1])) compile(kernel, launch.options, chips[i][0], chips[i][1]);
     else print_message("NVRTC does not know sm_%d%d\n", chips[i][0], chips[i][1]);
   }
 }
 
-static void compile_everywhere(const stk_cuda_kernel *kernel, const char *options, int least_major) {
+/* The released shape, with each type of rows or cache that the op takes. */
+static void test_compiles(void **state) {
+  const stk_cuda_kernel *kernel = *state;
+  const stk_op *op = st_kreg_op((st_op)st_kreg_op_by_name(kernel->op));
+  union {
+    max_align_t align;
+    unsigned char bytes[1024];
+  } args;
+  stk_param params[STK_PARAMS_MAX];
+  int32_t n_types = 1, *type = NULL;
   skip_without();
-  for (int i = 0; i < N_CHIPS; ++i)
-    if (chips[i][0] >= least_major && is_wanted(chips[i]) && st_cuda_nvrtc_knows(&nvrtc, chips[i][0], chips[i][1]))
-      compile(kernel, options, chips[i][0], chips[i][1]);
+  assert_true(op->args_bytes <= sizeof args);
+  memcpy(&args, op->released, op->args_bytes);
+  for (int32_t i = op->params(&args, params) - 1; i >= 0; --i) {
+    if (strcmp(params[i].name, "rows") != 0 && strcmp(params[i].name, "kv") != 0) continue;
+    type = params[i].slot;
+    n_types = strcmp(params[i].name, "kv") == 0 ? STK_KV_KINDS : 2;
+  }
+  for (int32_t t = 0; t < n_types; ++t) {
+    if (type) *type = t;
+    if (op->derive) op->derive(&args);
+    compile_everywhere(kernel, &args, 8);
+  }
 }
 
-/* Kernels outside the list of ops. */
+/* Kernels outside the list of ops; clusters came with compute capability 9.0. */
 static void test_batch(void **state) {
   (void)state;
-  compile_everywhere(&stk_cuda_gdn_step_batch_cuda, "-DGDN_DK=128", 8);
+  skip_without();
+  for (int32_t rows = STK_F32; rows <= STK_F16; ++rows) {
+    stk_gdn_step_args step = *(const stk_gdn_step_args *)stk_gdn_step_op.released;
+    step.rows = rows;
+    compile_everywhere(&stk_cuda_gdn_step_batch_cuda, &(stk_gdn_step_batch_args){&step, 64}, 8);
+  }
 }
 
-/* Clusters came with compute capability 9.0. */
 static void test_decode(void **state) {
   (void)state;
-  compile_everywhere(&stk_cuda_gdn_decode_cuda, "-DGDN_DK=128 -DGDN_DV=128 -DGDN_TAPS=4 -DGDN_RATIO=3", 9);
+  skip_without();
+  for (int32_t rows = STK_F32; rows <= STK_F16; ++rows) {
+    stk_gdn_decode_args args = {.pre = *(const stk_gdn_pre_args *)stk_gdn_pre_op.released,
+                                .step = *(const stk_gdn_step_args *)stk_gdn_step_op.released,
+                                .post = *(const stk_gdn_post_args *)stk_gdn_post_op.released};
+    args.pre.n_tokens = args.post.n_tokens = 1;
+    args.pre.rows = args.step.rows = args.post.rows = rows;
+    compile_everywhere(&stk_cuda_gdn_decode_cuda, &args, 9);
+  }
 }
 
 /* A source that does not compile: the message names file, line and what is wrong. */
@@ -148,7 +176,7 @@ static strata_status compile_replaced(const stk_cuda_kernel *kernel, char key[65
   st_cuda_source source;
   st_cuda_cubin cubin;
   assert_int_equal(st_cuda_sources_open(folder, &sources, err), STRATA_OK);
-  assert_int_equal(st_cuda_source_of(kernel, sources, "-DGDN_DK=128", &source, err), STRATA_OK);
+  assert_int_equal(st_cuda_source_of(kernel, sources, "-DGDN_DK=128 -DGDN_ROWS=0", &source, err), STRATA_OK);
   assert_int_equal(st_cuda_compile_key(&nvrtc, &source, "sm_80", key, err), STRATA_OK);
   strata_status status = st_cuda_compile(&nvrtc, &source, "sm_80", &cubin, err);
   st_cuda_cubin_release(&cubin);

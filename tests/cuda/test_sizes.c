@@ -55,6 +55,7 @@ static void draw_sizes(random_state *r, const stk_op *op, lab_settings *s) {
   put(s, op, "list_all", draw(r, 0, 1));
   put(s, op, "f32", draw(r, 0, 1));
   put(s, op, "f16", draw(r, 0, 1));
+  put(s, op, "rows", draw(r, 0, 1));
 }
 
 /* Sizes that the op and the kernel take; they are most. */

@@ -346,9 +346,9 @@ static void test_gdn_heads(void **state) {
   set->kernel[ST_OP_gdn_pre]->run(
       &(stk_gdn_pre_args){GOLDEN("qkv"), ab, GOLDEN("conv_weight"), GOLDEN("A_log"),
                           GOLDEN("dt_bias"), history, keys, qn, kn, vc, gb, kq, T, 0, HK, HV, D, D,
-                          TAPS, STK_GDN_ALL}, 0, 1);
+                          TAPS, STK_GDN_ALL, STK_F32}, 0, 1);
   set->kernel[ST_OP_gdn_scan]->run(
-      &(stk_gdn_scan_args){qn, kn, vc, gb, kq, s, o, T, 0, HK, HV, D, D}, 0, 1);
+      &(stk_gdn_scan_args){qn, kn, vc, gb, kq, s, o, T, 0, HK, HV, D, D, STK_F32}, 0, 1);
   set->kernel[ST_OP_gdn_post]->run(
       &(stk_gdn_post_args){.o = o, .z = GOLDEN("z"), .gain = GOLDEN("gamma"), .y = y, .n_tokens = T,
                            .v_heads = HV, .v_dim = D, .eps = 1e-6f, .outputs = STK_POST_F32}, 0, 1);

@@ -153,7 +153,7 @@ static const struct animal {
     {"depends on the part count",
      "run(args, part, n_parts); if (a->outputs & 2 && n_parts > 1 && part == 0) a->yh[0] ^= 1;", LAB_ON_PARTS, NULL},
     {"depends on the contents of padding",
-     "run(args, part, n_parts); if (a->outputs & 2 && part == 0 && (a->o[n] != a->o[n])) a->yh[0] ^= 1;",
+     "run(args, part, n_parts); if (a->outputs & 2 && part == 0 && isnan(((const float *)a->o)[n])) a->yh[0] ^= 1;",
      LAB_ON_PADDING, NULL},
     {"depends on old output",
      "static int odd; if (!(a->outputs & 2)) { run(args, part, n_parts); return; }\n"

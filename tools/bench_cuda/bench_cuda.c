@@ -2,11 +2,11 @@
  * one table: median microseconds of a launch in graph replays after warm-up,
  * buffers rotated past the second-level cache.
  *
- *   bench_cuda [--kernels DIR] [OP [T]]
+ *   bench_cuda [--kernels DIR] [--f16] [OP [T]]
  *
  * OP: an op, batch (steps of many sequences), decode (pre, step and post of a token in
  * one launch), layers (36 layers of pre, scan and post), qsa_decode. DIR: sources that
- * take the place of built-in ones, as in lab check.
+ * take the place of built-in ones, as in lab check. --f16: rows of f16 instead of f32.
  *
  * The floor of a row is the larger of its bytes over BANDWIDTH and, for the scan, its
  * multiply-adds over FMA_RATE; both were read on an H200 (docs/perf/h200.md). */
@@ -26,6 +26,7 @@
 
 static const double BANDWIDTH = 4.28e12, FMA_RATE = 32.2e12;
 enum { SETS_MAX = 40, ROUNDS = 15 };
+static int32_t rows = STK_F32;
 
 typedef struct row {
   const stk_cuda_kernel *kernel;
@@ -117,6 +118,7 @@ static strata_status host_case(lab_case *out, const char *op, int32_t T, int32_t
   lab_args args;
   ST_TRY(lab_settings_put(&settings, "T", T, err));
   ST_TRY(lab_settings_put(&settings, "pos0", pos0, err));
+  ST_TRY(lab_settings_put(&settings, "rows", rows, err));
   ST_TRY(lab_args_make(contract, &settings, &args, err));
   ST_TRY(lab_case_init(out, contract, args.bytes, (lab_fill){.seed = 1, .poison = 0x5a, .guard = 0xa5, .unread = 0xff}, err));
   gates_of_a_model(out);
@@ -311,6 +313,7 @@ static strata_status run_op(st_cuda *cuda, const stk_op *op, int32_t T, strata_e
       row r = {.kernel = kernel, .op = op, .n_sets = sizes[s].n_sets, .label = label};
       ST_TRY(lab_settings_put(&settings, "T", sizes[s].T, err));
       ST_TRY(lab_settings_put(&settings, "pos0", sizes[s].pos0, err));
+      ST_TRY(lab_settings_put(&settings, "rows", rows, err));
       ST_TRY(lab_args_make(op, &settings, &r.args, err));
       snprintf(label, sizeof label, "T=%d pos0=%d", (int)sizes[s].T, (int)sizes[s].pos0);
       if (T && T != sizes[s].T) continue;
@@ -356,6 +359,11 @@ int main(int argc, char **argv) {
     status = st_cuda_sources_open(argv[2], &sources, &err);
     argc -= 2;
     argv += 2;
+  }
+  if (argc > 1 && strcmp(argv[1], "--f16") == 0) {
+    rows = STK_F16;
+    --argc;
+    ++argv;
   }
   if (status == STRATA_OK) status = st_cuda_open(0, NULL, &cuda, &err);
   if (status == STRATA_OK) st_cuda_use_sources(cuda, sources);
