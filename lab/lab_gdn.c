@@ -16,9 +16,11 @@
 enum { TAPS = 4, D = 128, T_MAX = 300 };
 
 /* One layer: inputs of T_MAX tokens, weights, state, and the last window's
- * buffers. All memory is one block, so two layers can be compared and copied. */
+ * buffers. All memory is one block, so two layers can be compared and copied. Rows of f16
+ * lie where those of f32 would, without gaps. */
 typedef struct layer {
   int32_t hk, hv, position;
+  stk_dtype rows;
   size_t n_floats;
   float *memory;
   float *qkv, *ab, *z;                         /* inputs, [T_MAX][..] */
@@ -83,6 +85,22 @@ static strata_status layer_new(layer *l, int32_t hk, int32_t hv, uint64_t seed, 
   return STRATA_OK;
 }
 
+/* In place: a half is behind none that is still to be read. */
+static void halve(float *x, size_t n) {
+  for (size_t i = 0; i < n; ++i) lab_number_put(x, STK_F16, i, (double)x[i]);
+}
+
+static const void *row_at(const layer *l, const float *rows, int32_t i) {
+  return (const char *)rows + (size_t)i * stk_dtype_bytes(l->rows);
+}
+
+/* From here on its rows are of f16; it is at position 0. */
+static void use_halves(layer *l) {
+  halve(l->qkv, (size_t)T_MAX * (size_t)channels(l));
+  halve(l->z, (size_t)T_MAX * (size_t)l->hv * D);
+  l->rows = STK_F16;
+}
+
 static void layer_free(layer *l) {
   st_free(l->memory);
   *l = (layer){0};
@@ -101,11 +119,11 @@ static void run_parts(const stk_kernel *kernel, const void *args, int32_t n_part
 
 static void run_window(layer *l, int32_t T, const route *r) {
   stk_gdn_pre_args pre = {
-      .qkv = l->qkv + (int64_t)l->position * channels(l), .ab = l->ab + l->position * 2 * l->hv,
+      .qkv = row_at(l, l->qkv, l->position * channels(l)), .ab = l->ab + l->position * 2 * l->hv,
       .conv_w = l->conv_w, .a_log = l->a_log, .dt_bias = l->dt_bias, .history = l->history,
       .k_tail = l->k_tail, .qn = l->qn, .kn = l->kn, .vc = l->vc, .gb = l->gb, .kq = l->kq,
       .n_tokens = T, .pos0 = l->position, .k_heads = l->hk, .v_heads = l->hv, .k_dim = D,
-      .v_dim = D, .n_taps = TAPS, .kinds = STK_GDN_ALL};
+      .v_dim = D, .n_taps = TAPS, .kinds = STK_GDN_ALL, .rows = (int32_t)l->rows};
   static const int32_t kinds[] = {STK_GDN_GATES, STK_GDN_VALUES, STK_GDN_KEYS};
   for (int i = 0; i < 3 && r->legacy; ++i) {
     pre.kinds = kinds[i];
@@ -114,12 +132,12 @@ static void run_window(layer *l, int32_t T, const route *r) {
   if (!r->legacy) run_parts(r->pre, &pre, r->n_parts);
   stk_gdn_scan_args scan = {.qn = l->qn, .kn = l->kn, .vc = l->vc, .gb = l->gb, .kq = l->kq,
                             .state = l->state, .o = l->o, .n_tokens = T, .pos0 = l->position,
-                            .k_heads = l->hk, .v_heads = l->hv, .k_dim = D, .v_dim = D};
+                            .k_heads = l->hk, .v_heads = l->hv, .k_dim = D, .v_dim = D, .rows = (int32_t)l->rows};
   run_parts(T == 1 ? r->step : r->scan, &scan, r->n_parts);
-  stk_gdn_post_args post = {.o = l->o, .z = l->z + (int64_t)l->position * l->hv * D,
+  stk_gdn_post_args post = {.o = l->o, .z = row_at(l, l->z, l->position * l->hv * D),
                             .gain = l->gain, .y = l->y + (int64_t)l->position * l->hv * D,
                             .n_tokens = T, .v_heads = l->hv, .v_dim = D, .eps = 1e-6f,
-                            .outputs = STK_POST_F32};
+                            .outputs = STK_POST_F32, .rows = (int32_t)l->rows};
   run_parts(r->post, &post, r->n_parts);
   l->position += T;
 }
@@ -160,24 +178,33 @@ static void distance_add(distance *d, float want, float got) {
   }
 }
 
-static bool within_bound(const distance *d) {
-  const double bound = stk_gdn_scan_op.fast_bound;
+static bool within(const distance *d, double bound) {
   return !d->finite_on_one_side && d->error <= bound * bound * d->size;
 }
 
-static float state_at(const layer *l, int32_t h, int32_t i, int32_t j) {
-  return stk_gdn_state_at(l->state, l->k_tail, l->position, l->hk, l->hv, D, D, h, i, j);
+/* The state of a head as it is meant. */
+static void head_state(const layer *l, int32_t h, float state[D * D]) {
+  float keys[2][D]; /* as of one key head */
+  const size_t tail = (size_t)(h / (l->hv / l->hk)) * D;
+  const float *tiles = l->state + (size_t)h * stk_gdn_state_floats(1, D, D);
+  for (size_t e = 0; e < 2 * D; ++e)
+    keys[e / D][e % D] = (float)lab_number_get(l->k_tail, l->rows, e / D * (size_t)l->hk * D + tail + e % D);
+  for (int32_t e = 0; e < D * D; ++e)
+    state[e] = stk_gdn_state_at(tiles, keys[0], l->position, 1, 1, D, D, 0, e / D, e % D);
 }
 
-/* As differs, for a fast scan: outputs and what the state means are near. */
-static const char *differs_much(const layer *a, const layer *b) {
+/* As differs, where outputs and what the state means need only be near. */
+static const char *differs_much(const layer *a, const layer *b, double bound) {
   distance y = {0}, state = {0};
   if (a->position != b->position) return "position";
   for (int64_t i = 0; i < (int64_t)a->position * a->hv * D; ++i) distance_add(&y, a->y[i], b->y[i]);
-  for (int32_t h = 0; h < a->hv; ++h)
-    for (int32_t e = 0; e < D * D; ++e)
-      distance_add(&state, state_at(a, h, e / D, e % D), state_at(b, h, e / D, e % D));
-  return !within_bound(&y) ? "y" : !within_bound(&state) ? "state" : NULL;
+  for (int32_t h = 0; h < a->hv; ++h) {
+    float want[D * D], got[D * D];
+    head_state(a, h, want);
+    head_state(b, h, got);
+    for (int32_t e = 0; e < D * D; ++e) distance_add(&state, want[e], got[e]);
+  }
+  return !within(&y, bound) ? "y" : !within(&state, bound) ? "state" : NULL;
 }
 
 /* ---- the tests ----------------------------------------------------------------- */
@@ -212,7 +239,8 @@ static strata_status pair_new(pair *p, int32_t hk, int32_t hv, uint64_t seed, st
 }
 
 static void pair_end(suite *s, pair *p, const char *name) {
-  verdict(s, name, p->fast ? differs_much(&p->want, &p->got) : differs(&p->want, &p->got));
+  verdict(s, name,
+          p->fast ? differs_much(&p->want, &p->got, stk_gdn_scan_op.fast_bound) : differs(&p->want, &p->got));
   layer_free(&p->want);
   layer_free(&p->got);
 }
@@ -250,6 +278,52 @@ static strata_status test_scan_variants(suite *s) {
       pair_end(s, &p, name);
     }
   }
+  return STRATA_OK;
+}
+
+/* Rows of f16: best and legacy are the oracle, variants are the step or near it, however
+ * the tokens are cut. */
+static strata_status test_halves(suite *s) {
+  static const struct { const char *name; int32_t window, last; } cuts[] = {
+      {"one window", T_MAX, 0}, {"windows of 1", 1, 0}, {"windows of 37", 37, 0}, {"windows 299 + 1", T_MAX, 1}};
+  route legacy = s->best;
+  legacy.legacy = true;
+  const stk_kernel *kernel;
+  for (size_t i = 0; i < sizeof cuts / sizeof *cuts; ++i) {
+    char name[64];
+    pair p;
+    snprintf(name, sizeof name, "f16 rows, %s%s = oracle", cuts[i].name, i % 2 ? ", pre legacy" : "");
+    ST_TRY(pair_new(&p, 2, 6, 61 + i, s->err));
+    use_halves(&p.want);
+    use_halves(&p.got);
+    run_tokens(&p.want, T_MAX, T_MAX, 0, &s->oracle);
+    run_tokens(&p.got, T_MAX, cuts[i].window, cuts[i].last, i % 2 ? &legacy : &s->best);
+    pair_end(s, &p, name);
+  }
+  for (int32_t v = 0; (kernel = st_kreg_variant(ST_OP_gdn_scan, v)); ++v) {
+    char name[80];
+    pair p;
+    if (!st_cpu_has((st_cpu_level)st_cpu_level_by_name(kernel->isa))) continue;
+    route with = s->best;
+    with.scan = with.step = kernel;
+    snprintf(name, sizeof name, "f16 rows, scan %s %s step", kernel->variant, is_fast(&with) ? "near" : "=");
+    ST_TRY(pair_new(&p, 1, 3, 71, s->err));
+    use_halves(&p.want);
+    use_halves(&p.got);
+    p.fast = is_fast(&with);
+    run_tokens(&p.want, 131, 1, 0, &s->best);
+    run_tokens(&p.got, 131, 66, 0, &with);
+    pair_end(s, &p, name);
+  }
+  /* z, the raw rows, keys, queries, values and outputs are rounded, each to 2^-11 at most. */
+  pair p;
+  ST_TRY(pair_new(&p, 2, 6, 81, s->err));
+  use_halves(&p.got);
+  run_tokens(&p.want, T_MAX, T_MAX, 0, &s->best);
+  run_tokens(&p.got, T_MAX, T_MAX, 0, &s->best);
+  verdict(s, "f16 rows are within 1e-3 of f32 rows", differs_much(&p.want, &p.got, 1e-3));
+  layer_free(&p.want);
+  layer_free(&p.got);
   return STRATA_OK;
 }
 
@@ -433,6 +507,8 @@ static void test_refused(suite *s) {
   static const struct { const char *name; stk_gdn_scan_args args; } bad[] = {
       {"refused: value heads 5 of key heads 2", {.n_tokens = 1, .k_heads = 2, .v_heads = 5, .k_dim = D, .v_dim = D}},
       {"refused: head of 48", {.n_tokens = 1, .k_heads = 1, .v_heads = 1, .k_dim = 48, .v_dim = D}},
+      {"refused: rows of i32", {.n_tokens = 1, .k_heads = 1, .v_heads = 1, .k_dim = D, .v_dim = D, .rows = STK_I32}},
+      {"refused: key head of 544", {.n_tokens = 1, .k_heads = 1, .v_heads = 1, .k_dim = 544, .v_dim = D}},
       {"refused: no tokens", {.n_tokens = 0, .k_heads = 1, .v_heads = 1, .k_dim = D, .v_dim = D}},
       {"refused: position past 2^31", {.n_tokens = 9, .pos0 = INT32_MAX - 3, .k_heads = 1, .v_heads = 1, .k_dim = D, .v_dim = D}}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i)
@@ -520,6 +596,7 @@ strata_status lab_check_gdn(lab_tally *tally, strata_error *err) {
   ST_TRY(test_heads(&s));
   ST_TRY(test_packed(&s));
   ST_TRY(test_scan_variants(&s));
+  ST_TRY(test_halves(&s));
   ST_TRY(test_windows(&s));
   ST_TRY(test_parts(&s));
   ST_TRY(test_history(&s));
