@@ -2,21 +2,22 @@
  * with fewer instructions where values are not far from 1.
  *
  * The compiler's division checks the exponents and may call a function. Where neither
- * quotient nor remainders can leave the range of normal numbers, the steps that
- * correct the quotient by its exact remainder are enough. tests/cuda compares both
- * divisions below with the plain one: every divisor in [1, 2^24] on the GPU, random pairs
- * on the CPU. */
+ * quotient nor remainder can leave the range of normal numbers, one step that corrects
+ * the quotient by its remainder is enough. With y = 1 / c correctly rounded, a * y is
+ * within 1.5 ulp of a / c, and q + y * (a - q c), before its rounding, within 5 * 2^-25 ulp.
+ * Only a quotient as near as that to the middle between two floats could then go to the
+ * wrong one; tests/cuda/test_emulated divides all pairs whose quotients are up to 16 * 2^-25
+ * ulp from one (of significands, all there are: 93 million). That the reciprocal of every
+ * divisor in [1, 2^24] begins right, tests/cuda/test_device shows on the chip. */
 #ifndef K_CUDA_MATH_H
 #define K_CUDA_MATH_H
 
 #include "common/k_cuda.h"
 
 /* a / c, correctly rounded, for |a| in [2^-90, 2^90], c in [2^-30, 2^30] and y = 1 / c
- * correctly rounded: the first correction brings the quotient within one ulp, after
- * the second it is the nearest (Markstein's theorem). */
+ * correctly rounded. */
 KC_INLINE float kc_divide_near(float a, float c, float y) {
-  float q = a * y;
-  q = ks_fma(ks_fma(-q, c, a), y, q);
+  const float q = a * y;
   return ks_fma(ks_fma(-q, c, a), y, q);
 }
 
@@ -31,16 +32,14 @@ KC_INLINE int kc_are_near(float a, float b) {
 /* In the range of its c. */
 KC_INLINE int kc_is_near_one(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
 
-/* top / divisor for a divisor in [1, 2^24] and |top| in [2^-70, 2^7]. For one significand of
- * divisors, all ones, that needs a reciprocal that begins right; tests/cuda/test_device shows
- * it on the chip. */
-KC_INLINE float kf_div(float top, float divisor) {
-  float y = kc_reciprocal(divisor);
-  y = ks_fma(y, ks_fma(-divisor, y, 1.0f), y);
-  float q = top * y;
-  q = ks_fma(ks_fma(-divisor, q, top), y, q);
-  return ks_fma(ks_fma(-divisor, q, top), y, q);
+/* 1 / divisor, correctly rounded, for a divisor in [1, 2^24]. */
+KC_INLINE float kc_inverse(float divisor) {
+  const float y = kc_reciprocal(divisor);
+  return ks_fma(y, ks_fma(-divisor, y, 1.0f), y);
 }
+
+/* top / divisor for a divisor in [1, 2^24] and |top| in [2^-70, 2^7]. */
+KC_INLINE float kf_div(float top, float divisor) { return kc_divide_near(top, divisor, kc_inverse(divisor)); }
 
 #define kf_set1 ks_set1
 #define kf_add ks_add
@@ -70,14 +69,14 @@ KC_INLINE float kf_div(float top, float divisor) {
 #undef KI
 #undef KM
 
-/* The shared functions where they need neither the unit 2^-64 nor a bound: x in [-16, 60), for
- * silu also |x| >= 2^-60, as a smaller x makes the numerator tiny. */
-KC_INLINE int kc_sigmoid_is_near(float x) { return x >= -16.0f && x < 60.0f; }
-/* As a range of the bits without the sign, where a NaN is a large number. */
-KC_INLINE int kc_silu_is_near(float x) {
-  const unsigned low = 0x21800000u, high = 0x42700000u; /* 2^-60, 60 */
-  return ((unsigned)ks_bits(x) * 2u - 2u * low < 2u * (high - low)) & (x >= -16.0f);
-}
+/* The shared functions where they need neither the unit 2^-64 nor a bound, which is from -16
+ * on up to some 60, for silu also from 2^-60 on, as a smaller |x| makes the numerator tiny.
+ * Said as bits whose two highest are 0, so that of many numbers an OR tells whether all are:
+ * sigmoid from -16 to 48, of which a float in [0, 2) is made; silu for |x| from 2^-60 to 16.
+ * A NaN is far. */
+KC_INLINE unsigned kc_sigmoid_range(float x) { return (unsigned)ks_bits(ks_fma(x, 0.03125f, 0.5f)); }
+KC_INLINE unsigned kc_silu_range(float x) { return (unsigned)ks_bits(x) * 2u - 2u * 0x21800000u; }
+KC_INLINE int kc_are_in_range(unsigned ranges) { return !(ranges & 0xc0000000u); }
 
 /* 1 + e^-x: as in one_plus_exp, where the power of two is the bits of t, shifted. */
 KC_INLINE float kc_one_plus_exp_near(float x) {
@@ -85,7 +84,7 @@ KC_INLINE float kc_one_plus_exp_near(float x) {
   const float t = kf_exp_reduced(-x, &v), s = ks_float((int)(((unsigned)ks_bits(t) << 23) + 0x3f800000u));
   return ks_fma(v, s, 1.0f + s);
 }
-KC_INLINE float kc_sigmoid_near(float x) { return kf_div(1.0f, kc_one_plus_exp_near(x)); }
+KC_INLINE float kc_sigmoid_near(float x) { return kc_inverse(kc_one_plus_exp_near(x)); }
 KC_INLINE float kc_silu_near(float x) { return kf_div(x, kc_one_plus_exp_near(x)); }
 
 /* The shared functions out of line: where they are hardly ever needed, their code would only
@@ -95,22 +94,22 @@ KC_APART float kc_silu_apart(float x) { return ks_silu(x); }
 
 /* y[i] = sigmoid(x[i]), i < n (constant); y is not x. */
 KC_INLINE void kc_sigmoid(const float *x, float *y, int n) {
-  int near = 1;
+  unsigned ranges = 0;
   KC_UNROLL for (int i = 0; i < n; ++i) {
-    near &= kc_sigmoid_is_near(x[i]);
+    ranges |= kc_sigmoid_range(x[i]);
     y[i] = kc_sigmoid_near(x[i]);
   }
-  if (kc_rarely(!near))
+  if (kc_rarely(!kc_are_in_range(ranges)))
     KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_sigmoid_apart(x[i]);
 }
 
 KC_INLINE void kc_silu(const float *x, float *y, int n) {
-  int near = 1;
+  unsigned ranges = 0;
   KC_UNROLL for (int i = 0; i < n; ++i) {
-    near &= kc_silu_is_near(x[i]);
+    ranges |= kc_silu_range(x[i]);
     y[i] = kc_silu_near(x[i]);
   }
-  if (kc_rarely(!near))
+  if (kc_rarely(!kc_are_in_range(ranges)))
     KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_silu_apart(x[i]);
 }
 

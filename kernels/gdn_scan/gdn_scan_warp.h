@@ -392,6 +392,13 @@ KC_INLINE void queries(const part *p, kc_near k, int rows, int g0, int g1, pendi
   KC_UNROLL for (int g = g0; g < g1; ++g) use_query(p, load_query(k, rows, g), g, y);
 }
 
+/* kc_divide_near, corrected once more than it needs to be: without that, ptxas puts the
+ * loop's multiply-adds in an order with 23 more conflicts of register banks (NOTES.md). */
+KC_INLINE float divide(float a, float c, float y) {
+  const float q = kc_divide_near(a, c, y);
+  return ks_fma(ks_fma(-q, c, a), y, q);
+}
+
 /* One pair. y is the pair before, and becomes this one. True if the quick way of
  * dividing does not do, or X needs the factor s: finish_pair is due. */
 KC_INLINE int pair(part *p, const unit *u, const place *at, void *o, int64_t dv, int rows, pending *y) {
@@ -419,7 +426,7 @@ KC_INLINE int pair(part *p, const unit *u, const place *at, void *o, int64_t dv,
   y->half = cs.v[2] * ks_fma(-y->c1, first, v_even);
   y->w = rest.v[0] * y->half;
   y->delta = cs.v[3] * ks_fma(-dots.v[2], y->w, ks_fma(-y->c2, second, v_odd));
-  const float d1 = kc_divide_near(y->half, y->c1, rest.v[1]), d2 = kc_divide_near(y->delta, y->c2, rest.v[2]);
+  const float d1 = divide(y->half, y->c1, rest.v[1]), d2 = divide(y->delta, y->c2, rest.v[2]);
   queries(p, at->k, rows, 2, n - n / 4, y);
   to_columns(u, d1, p->d1);
   to_columns(u, d2, p->d2);

@@ -124,7 +124,7 @@ typedef struct count_test {
 
 static const count_test count_tests[] = {
     /* By 1 + e^-x: every divisor in [1, 2^24], with 1 and 15 other numerators each. */
-    {"the quick division = the plain one",
+    {"the quick division and inverse = the plain ones",
      COUNT_BEGIN
      "  const float divisor = ks_float((int)(0x3f800000u + (index < 24u << 23 ? index : 24u << 23)));\n"
      "  unsigned random = index * 2654435761u + 1u;\n"
@@ -134,7 +134,8 @@ static const count_test count_tests[] = {
      "    const unsigned fraction = (random * 747796405u) >> 9;\n"
      "    const float top = i ? ks_float((int)((random & 0x80000000u) | exponent << 23 | fraction)) : 1.0f;\n"
      "    wrong += ks_bits(kf_div(top, divisor)) != ks_bits(top / divisor);\n"
-     "  }\n" COUNT_END,
+     "  }\n"
+     "  wrong += ks_bits(kc_inverse(divisor)) != ks_bits(1.0f / divisor);\n" COUNT_END,
      ((24u << 23) + 256) / 256},
     /* Every float. */
     {"the short silu and sigmoid = the shared ones",

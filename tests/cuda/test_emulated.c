@@ -105,6 +105,13 @@ static float random_float(uint64_t *random, int low, int high) {
   return f;
 }
 
+static bool same_bits(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+static void divide(float a, float c) {
+  const float got = kc_divide_near(a, c, 1.0f / c), want = a / c;
+  if (!same_bits(got, want)) fail_msg("%a / %a: %a instead of %a", a, c, got, want);
+}
+
 /* The quick divisions, with the reciprocal correctly rounded; on the GPU, where one of
  * them starts from an approximation, tests/cuda/test_device does the same. */
 static void test_division(void **state) {
@@ -113,14 +120,47 @@ static void test_division(void **state) {
   for (int i = 0; i < 4000000; ++i) {
     const float a = random_float(&random, -90, 90), c = kc_abs(random_float(&random, -30, 30));
     const float top = random_float(&random, -70, 7), divisor = kc_abs(random_float(&random, 0, 24));
-    const float got = kc_divide_near(a, c, 1.0f / c), want = a / c;
-    if (memcmp(&got, &want, sizeof got) != 0) fail_msg("%a / %a: %a instead of %a", a, c, got, want);
-    const float got2 = kf_div(top, divisor), want2 = top / divisor;
-    if (memcmp(&got2, &want2, sizeof got2) != 0) fail_msg("%a / %a: %a instead of %a", top, divisor, got2, want2);
+    divide(a, c);
+    if (!same_bits(kf_div(top, divisor), top / divisor)) fail_msg("%a / %a", top, divisor);
+    if (!same_bits(kc_inverse(divisor), 1 / divisor)) fail_msg("1 / %a", divisor);
   }
 }
 
-static bool same_bits(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
+/* The inverse of an odd number modulo 2^64: each step doubles the bits that are right. */
+static uint64_t inverse_of_odd(uint64_t b) {
+  uint64_t x = b;
+  for (int i = 0; i < 6; ++i) x *= 2 - b * x;
+  return x;
+}
+
+/* All a with which a / c is within 16 * 2^-25 ulp, but not at, the middle of two floats; a
+ * and c are significands, integers of 24 bits. The middles are M / 2^e, M odd and of 25
+ * bits, e 24 for a quotient of at least 1, else 25. So 2^e a - M c = j for a small j, which
+ * is odd times the power of two in c. Returns how many they are. */
+static uint64_t divide_hard_pairs(uint64_t c, int e) {
+  enum { NEAR = 16 };
+  const int zeros = __builtin_ctzll(c);
+  const uint64_t odd = c >> zeros, modulus = UINT64_C(1) << (e - zeros), inverse = inverse_of_odd(odd);
+  uint64_t n = 0;
+  for (int64_t j = -(NEAR >> zeros); j <= NEAR >> zeros; ++j) {
+    if (j % 2 == 0) continue;
+    for (uint64_t m = (uint64_t)-j * inverse & (modulus - 1); m < 1 << 25; m += modulus) {
+      const uint64_t a = (m * odd + (uint64_t)j) / modulus;
+      if (m <= 1 << 24 || a < 1 << 23 || a >= 1 << 24 || (e == 24) != (a >= c)) continue;
+      divide((float)a, (float)c);
+      ++n;
+    }
+  }
+  return n;
+}
+
+static void test_hard_division(void **state) {
+  uint64_t n = 0;
+  (void)state;
+  for (uint64_t c = 1 << 23; c < 1 << 24; ++c)
+    for (int e = 24; e <= 25; ++e) n += divide_hard_pairs(c, e);
+  assert_int_equal(n, 93036199);
+}
 
 /* The short forms where they are taken are the shared functions. */
 static void test_near(void **state) {
@@ -128,12 +168,15 @@ static void test_near(void **state) {
   (void)state;
   for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 997) {
     const float x = ks_float((int32_t)(uint32_t)bits);
-    n_near += (uint64_t)kc_silu_is_near(x);
-    if (kc_silu_is_near(x) && !same_bits(kc_silu_near(x), ks_silu(x)))
+    const int silu = kc_are_in_range(kc_silu_range(x)), sigmoid = kc_are_in_range(kc_sigmoid_range(x));
+    n_near += (uint64_t)silu;
+    if (silu && !same_bits(kc_silu_near(x), ks_silu(x)))
       fail_msg("silu(%a): %a instead of %a", x, kc_silu_near(x), ks_silu(x));
-    if (kc_sigmoid_is_near(x) && !same_bits(kc_sigmoid_near(x), ks_sigmoid(x)))
+    if (sigmoid && !same_bits(kc_sigmoid_near(x), ks_sigmoid(x)))
       fail_msg("sigmoid(%a): %a instead of %a", x, kc_sigmoid_near(x), ks_sigmoid(x));
-    if (x != x && (kc_silu_is_near(x) || kc_sigmoid_is_near(x))) fail_msg("a NaN is near");
+    if (x != x && (silu || sigmoid)) fail_msg("a NaN is near");
+    if (silu != (kc_abs(x) >= 0x1p-60f && kc_abs(x) < 16)) fail_msg("silu(%a) is near: %d", x, silu);
+    if (sigmoid != (x >= -16 && x < 47.999999f)) fail_msg("sigmoid(%a) is near: %d", x, sigmoid);
   }
   assert_in_range(n_near, 1000000, 1200000);
 }
@@ -198,7 +241,7 @@ static void test_decode(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 5];
+  struct CMUnitTest tests[N_KERNELS + 6];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
@@ -206,5 +249,6 @@ int main(void) {
   tests[N_KERNELS + 2] = (struct CMUnitTest)cmocka_unit_test(test_division);
   tests[N_KERNELS + 3] = (struct CMUnitTest)cmocka_unit_test(test_selection);
   tests[N_KERNELS + 4] = (struct CMUnitTest)cmocka_unit_test(test_near);
+  tests[N_KERNELS + 5] = (struct CMUnitTest)cmocka_unit_test(test_hard_division);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
