@@ -29,38 +29,69 @@ enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
 #define ROW_TYPE a->rows
 #endif
 
-/* The slots of a warp: a head's row of o, and of z, begins every dim elements. */
+/* A warp's rows on their way. A slot has of each head a row of o and one of z, one behind
+ * the other. Of each head's two rows a lane copies the same pieces of 16 bytes: next is
+ * where they are, of the token to be asked for and the first head. */
+enum { PIECES_MAX = ELEMS_MAX / 2 };
 typedef struct feed {
   char *slots;
-  int64_t h0;
+  int64_t h0, left; /* tokens not yet asked for */
   int n_heads;
+  const char *next[PIECES_MAX];
+  int64_t head_bytes[PIECES_MAX], token_bytes[PIECES_MAX]; /* from head to head, from token to token */
 } feed;
 
 /* Row k of o or z (which: 0 or 1) in a slot. */
 KC_INLINE void *slot_row(const feed *f, int slot, int which, int k, int dim, int type) {
-  char *part = f->slots + (slot * 2 + which) * gdn_post_part_bytes(dim, kc_row_bytes(type));
-  return kc_row_into(part, k * dim, type);
+  return kc_row_into(f->slots + slot * gdn_post_slot_bytes(dim, kc_row_bytes(type)), (2 * k + which) * dim, type);
 }
 
-/* Halves of an odd number cannot be copied in the background. */
+/* Rows in whole pieces of 16 bytes are asked for in few instructions. */
+KC_INLINE int has_pieces(int dim, int type) { return dim * kc_row_bytes(type) % 16 == 0; }
+KC_INLINE int row_pieces(int dim, int type) { return dim * kc_row_bytes(type) / 16; }
+KC_INLINE int lane_pieces(int dim, int type) { return (2 * row_pieces(dim, type) + 31) / 32; }
+
+KC_INLINE void feed_begin(feed *f, const stk_gdn_post_args *a, int64_t t0, int64_t t1, int dim, int type) {
+  const int64_t row_bytes = dim * kc_row_bytes(type);
+  f->left = t1 - t0;
+  if (!has_pieces(dim, type)) return;
+  KC_UNROLL for (int j = 0; j < lane_pieces(dim, type); ++j) {
+    const int piece = 32 * j + kc_lane, n = row_pieces(dim, type), is_z = piece >= n;
+    f->head_bytes[j] = is_z ? row_bytes : a->n_tokens * row_bytes;
+    f->token_bytes[j] = is_z ? a->v_heads * row_bytes : row_bytes;
+    f->next[j] = (const char *)(is_z ? a->z : a->o) + f->h0 * f->head_bytes[j] + t0 * f->token_bytes[j] +
+                 16 * (is_z ? piece - n : piece);
+  }
+}
+
+/* A row that is not whole pieces; halves of an odd number cannot be copied in the
+ * background. */
 KC_INLINE void ask_row(void *to, const void *from, int dim, int type) {
   const int n_bytes = dim * kc_row_bytes(type);
-  if (n_bytes % 16 == 0)
-    for (int i = 16 * kc_lane; i < n_bytes; i += 512) kc_copy16((char *)to + i, (const char *)from + i);
-  else if (n_bytes % 4 == 0)
+  if (n_bytes % 4 == 0)
     for (int i = 4 * kc_lane; i < n_bytes; i += 128) kc_copy4((char *)to + i, (const char *)from + i);
   else
     for (int i = kc_lane; i < dim; i += 32) ((uint16_t *)to)[i] = ((const uint16_t *)from)[i];
 }
 
-/* Asks for token t; for none if it is not the run's. */
-KC_INLINE void ask(const stk_gdn_post_args *a, const feed *f, int64_t t, int64_t t1, int slot, int dim, int type) {
+/* Asks for the next token; for none if none is left. t: which one it is. */
+KC_INLINE void ask(const stk_gdn_post_args *a, feed *f, int64_t t, int slot, int dim, int type) {
+  const int n_heads = f->left > 0 ? f->n_heads : 0, n_pieces = 2 * row_pieces(dim, type);
   KC_UNROLL for (int k = 0; k < HEADS; ++k) {
-    if (t >= t1 || k >= f->n_heads) break;
-    const int64_t o = ((f->h0 + k) * a->n_tokens + t) * dim, z = (t * a->v_heads + f->h0 + k) * dim;
-    ask_row(slot_row(f, slot, 0, k, dim, type), kc_row_at(a->o, o, type), dim, type);
-    ask_row(slot_row(f, slot, 1, k, dim, type), kc_row_at(a->z, z, type), dim, type);
+    if (has_pieces(dim, type)) {
+      char *to = (char *)slot_row(f, slot, 0, k, dim, type) + 16 * kc_lane;
+      KC_UNROLL for (int j = 0; j < lane_pieces(dim, type); ++j)
+        if (k < n_heads && (n_pieces % 32 == 0 || 32 * j + kc_lane < n_pieces))
+          kc_copy16(to + 512 * j, f->next[j] + k * f->head_bytes[j]);
+    } else if (k < n_heads) {
+      const int64_t o = ((f->h0 + k) * a->n_tokens + t) * dim, z = (t * a->v_heads + f->h0 + k) * dim;
+      ask_row(slot_row(f, slot, 0, k, dim, type), kc_row_at(a->o, o, type), dim, type);
+      ask_row(slot_row(f, slot, 1, k, dim, type), kc_row_at(a->z, z, type), dim, type);
+    }
   }
+  if (has_pieces(dim, type))
+    KC_UNROLL for (int j = 0; j < lane_pieces(dim, type); ++j) f->next[j] += f->token_bytes[j];
+  --f->left;
   kc_copy_commit();
 }
 
@@ -115,11 +146,15 @@ KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 6) {
   const int64_t h0 = ((int64_t)kc_block_y * WARPS + kc_warp) * HEADS;
   KC_SHARED(char, shared);
   const int left = (int)(a->v_heads - h0);
-  const feed f = {shared + kc_warp * gdn_post_warp_bytes(dim, kc_row_bytes(type)), h0, left < HEADS ? left : HEADS};
   float gain[ELEMS_MAX];
   int slot = 0;
+  feed f;
   if (left <= 0) return;
-  KC_UNROLL for (int k = 0; k < SLOTS; ++k) ask(a, &f, t0 + k, t1, k, dim, type);
+  f.slots = shared + kc_warp * SLOTS * gdn_post_slot_bytes(dim, kc_row_bytes(type));
+  f.h0 = h0;
+  f.n_heads = V_HEADS % HEADS == 0 || left > HEADS ? HEADS : left; /* a constant where it can be */
+  feed_begin(&f, a, t0, t1, dim, type);
+  KC_UNROLL for (int k = 0; k < SLOTS; ++k) ask(a, &f, t0 + k, k, dim, type);
   load(a->gain, gain, dim, n, group, STK_F32);
   for (int64_t t = t0; t < t1; ++t) {
     float o[HEADS][ELEMS_MAX], z[HEADS][ELEMS_MAX], sum[HEADS];
@@ -133,7 +168,7 @@ KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 6) {
       load(slot_row(&f, slot, 1, k, dim, type), z[k], dim, n, group, type);
     }
     kc_sync_warp();
-    ask(a, &f, t + SLOTS, t1, slot, dim, type);
+    ask(a, &f, t + SLOTS, slot, dim, type);
     slot = slot + 1 < SLOTS ? slot + 1 : 0;
     kc_rsqrt_sums(sum, HEADS, 1.0f / (float)dim, a->eps);
     KC_UNROLL for (int k = 0; k < HEADS; ++k)

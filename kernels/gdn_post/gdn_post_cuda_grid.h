@@ -23,10 +23,7 @@ static inline int gdn_post_run(int n_tokens, int v_heads, int n_processors) {
   return run;
 }
 
-/* Bytes of a warp in shared memory: of each slot o and z, which begin at multiples of 16. */
-static inline int gdn_post_part_bytes(int dim, int row_bytes) { return (GDN_POST_HEADS * dim * row_bytes + 15) / 16 * 16; }
-static inline int gdn_post_warp_bytes(int dim, int row_bytes) {
-  return GDN_POST_SLOTS * 2 * gdn_post_part_bytes(dim, row_bytes);
-}
+/* Bytes of a slot in shared memory: of each head a row of o and one of z. */
+static inline int gdn_post_slot_bytes(int dim, int row_bytes) { return GDN_POST_HEADS * 2 * dim * row_bytes; }
 
 #endif

@@ -11,7 +11,7 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   if (a->v_dim > 512) return "gdn_post: v_dim: at most 512 expected on a GPU";
   if (groups > 65535) return "gdn_post: v_heads: at most 1048560 expected on a GPU";
   *launch = (stk_cuda_launch){.grid = {(uint32_t)runs, (uint32_t)groups, 1}, .block = 32 * GDN_POST_WARPS};
-  launch->shared_bytes = (uint32_t)(GDN_POST_WARPS * gdn_post_warp_bytes(a->v_dim, (int)k_rows_bytes(1, a->rows)));
+  launch->shared_bytes = (uint32_t)(GDN_POST_WARPS * GDN_POST_SLOTS * gdn_post_slot_bytes(a->v_dim, (int)k_rows_bytes(1, a->rows)));
   snprintf(launch->options, sizeof launch->options,
            "-DKC_PROCESSORS=%d -DGDN_HV=%d -DGDN_DV=%d -DGDN_GATE=%d -DGDN_OUTPUTS=%d -DGDN_ROWS=%d",
            chip->n_processors, a->v_heads, a->v_dim, (int)a->gate, a->outputs, a->rows);
