@@ -79,14 +79,18 @@ KC_INLINE void await_chunk(void) {
 
 /* ---- key heads --------------------------------------------------------------------------- */
 
+/* Where the next token's query, key and dots go. */
+typedef struct key_out {
+  void *q, *k;
+  float *dots;
+} key_out;
+
 /* Two tokens of a key head, of which the second may not be. old[0], old[1]: the keys
  * before them, and after the call of them. */
-KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int both, conv *vq, conv *vk,
-                          const float xq[][ELEMS_MAX], const float xk[][ELEMS_MAX], int n, int n_taps, int type,
-                          float old[2][ELEMS_MAX]) {
-  const int64_t T = a->n_tokens, dim = 32 * n;
+KC_INLINE void key_tokens(key_out *out, int first_odd, int both, conv *vq, conv *vk, const float xq[][ELEMS_MAX],
+                          const float xk[][ELEMS_MAX], int n, int n_taps, int type, float old[2][ELEMS_MAX]) {
+  const int dim = 32 * n;
   const float dim_scale = kc_inverse_sqrt(32 * n);
-  const int first_odd = (int)((a->pos0 + t) & 1);
   float raw[4 * ELEMS_MAX], made[4 * ELEMS_MAX], sum[4];
   float *q[2] = {made, made + n}, *k[2] = {made + 2 * n, made + 3 * n};
   KC_UNROLL for (int j = 0; j < 2; ++j) {
@@ -103,8 +107,8 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
     scale(q[j], sum[j] * dim_scale, n);
     scale(k[j], sum[2 + j], n);
     if (j == 0 || both) {
-      store_row(kc_row_into(a->qn, (h * T + t + j) * dim, type), q[j], n, type);
-      store_row(kc_row_into(a->kn, (h * (T + 2) + 2 + t + j) * dim, type), k[j], n, type);
+      store_row(kc_row_into(out->q, j * dim, type), q[j], n, type);
+      store_row(kc_row_into(out->k, j * dim, type), k[j], n, type);
     }
     round_row(q[j], n, type);
     round_row(k[j], n, type);
@@ -124,7 +128,10 @@ KC_INLINE void key_tokens(const stk_gdn_pre_args *a, int64_t h, int64_t t, int b
   /* Lane 3 j + i has number i of token j. */
   const int j = kc_lane / 3, what = kc_lane % 3, index = what == 0 ? j & 1 : 1 + what;
   const float dot = kc_shuffle(kc_lanes_each(sum, 4, KC_SUM), kc_each_lane(index, 4));
-  if (kc_lane < (both ? 6 : 3)) a->kq[(h * T + t) * 3 + kc_lane] = what == 0 || j == !first_odd ? dot : 0.0f;
+  if (kc_lane < (both ? 6 : 3)) out->dots[kc_lane] = what == 0 || j == !first_odd ? dot : 0.0f;
+  out->q = kc_row_into(out->q, 2 * dim, type);
+  out->k = kc_row_into(out->k, 2 * dim, type);
+  out->dots += 6;
   if (both) {
     copy_row(k[0], old[0], n);
     copy_row(k[1], old[1], n);
@@ -161,6 +168,8 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int en
     conv_advance(&vk, T, n, n_taps, 1, type);
     KC_UNROLL for (int j = 0; j < 2; ++j) store_row(kc_row_into(kn, j * dim, type), old[j], n, type);
   }
+  key_out out = {kc_row_into(a->qn, (h * T + t0) * dim, type), kc_row_into(kn, (2 + t0) * dim, type),
+                 a->kq + (h * T + t0) * 3};
   for (int t = t0; t < t1; t += KEY_CHUNK) {
     float xq[KEY_CHUNK][ELEMS_MAX], xk[KEY_CHUNK][ELEMS_MAX];
     await_chunk();
@@ -172,8 +181,8 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int en
     feed_ask(&fq, KEY_CHUNK, n, type);
     feed_ask(&fk, KEY_CHUNK, n, type);
     kc_copy_commit();
-    key_tokens(a, h, t, t + 1 < t1, &vq, &vk, (const float(*)[ELEMS_MAX])xq, (const float(*)[ELEMS_MAX])xk, n, n_taps, type,
-               old);
+    key_tokens(&out, (a->pos0 + t) & 1, t + 1 < t1, &vq, &vk, (const float(*)[ELEMS_MAX])xq,
+               (const float(*)[ELEMS_MAX])xk, n, n_taps, type, old);
   }
   if (t1 == T)
     KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], old[j], n, type);
