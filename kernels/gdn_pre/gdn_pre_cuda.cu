@@ -85,8 +85,9 @@ typedef struct key_out {
   float *dots;
 } key_out;
 
-/* Two tokens of a key head, of which the second may not be. old[0], old[1]: the keys
- * before them, and after the call of them. */
+/* Two tokens of a key head, of which the second may not be. first_odd, a constant: the
+ * first one's absolute index is odd. old[0], old[1]: the keys before them, and after the
+ * call of them. */
 KC_INLINE void key_tokens(key_out *out, int first_odd, int both, conv *vq, conv *vk, const float xq[][ELEMS_MAX],
                           const float xk[][ELEMS_MAX], int n, int n_taps, int type, float old[2][ELEMS_MAX]) {
   const int dim = 32 * n;
@@ -141,51 +142,64 @@ KC_INLINE void key_tokens(key_out *out, int first_odd, int both, conv *vq, conv 
   }
 }
 
+/* What a run of a key head goes on with, from token to token. */
+typedef struct key_run {
+  feed fq, fk;
+  conv vq, vk;
+  key_out out;
+  float old[2][ELEMS_MAX];
+} key_run;
+
+KC_INLINE void key_pairs(key_run *r, int n_tokens, int first_odd, int n, int n_taps, int type) {
+  for (int left = n_tokens; left > 0; left -= KEY_CHUNK) {
+    float xq[KEY_CHUNK][ELEMS_MAX], xk[KEY_CHUNK][ELEMS_MAX];
+    await_chunk();
+    KC_UNROLL for (int j = 0; j < KEY_CHUNK; ++j) {
+      load_row(feed_row(&r->fq, j, n, type), xq[j], n, type);
+      load_row(feed_row(&r->fk, j, n, type), xk[j], n, type);
+    }
+    kc_sync_warp();
+    feed_ask(&r->fq, KEY_CHUNK, n, type);
+    feed_ask(&r->fk, KEY_CHUNK, n, type);
+    kc_copy_commit();
+    key_tokens(&r->out, first_odd, left > 1, &r->vq, &r->vk, (const float(*)[ELEMS_MAX])xq,
+               (const float(*)[ELEMS_MAX])xk, n, n_taps, type, r->old);
+  }
+}
+
 /* ends: the block has the first and the last runs of its heads. */
 KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int ends, int n_taps, char *slots) {
   const int64_t T = a->n_tokens, dim = K_DIM, cq = h * dim, ck = (a->k_heads + h) * dim;
   const int n = K_DIM / 32, type = ROW_TYPE;
   void *kn = kc_row_into(a->kn, h * (T + 2) * dim, type);
   void *tail[2] = {kc_row_into(a->k_tail, cq, type), kc_row_into(a->k_tail, ck, type)};
-  float old[2][ELEMS_MAX];
-  feed fq, fk;
-  conv vq, vk;
-  feed_begin(&fq, a, cq, t0, t1, slots, type);
-  feed_begin(&fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * part_bytes(n, type), type);
+  key_run r;
+  feed_begin(&r.fq, a, cq, t0, t1, slots, type);
+  feed_begin(&r.fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * part_bytes(n, type), type);
   for (int c = 0; c < CHUNKS; ++c) {
-    feed_ask(&fq, KEY_CHUNK, n, type);
-    feed_ask(&fk, KEY_CHUNK, n, type);
+    feed_ask(&r.fq, KEY_CHUNK, n, type);
+    feed_ask(&r.fk, KEY_CHUNK, n, type);
     kc_copy_commit();
   }
   KC_UNROLL for (int j = 0; j < 2; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) old[j][i] = 0.0f;
-  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_row(tail[j], old[j], n, type);
+    KC_UNROLL for (int i = 0; i < n; ++i) r.old[j][i] = 0.0f;
+  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_row(tail[j], r.old[j], n, type);
   if (ends) kc_sync(); /* before the new tail is written, the old one has been read */
-  conv_begin(&vq, a, cq, n, n_taps, 1, t0, type);
-  conv_begin(&vk, a, ck, n, n_taps, 1, t0, type);
+  conv_begin(&r.vq, a, cq, n, n_taps, 1, t0, type);
+  conv_begin(&r.vk, a, ck, n, n_taps, 1, t0, type);
   if (t0 == 0) {
-    conv_advance(&vq, T, n, n_taps, 1, type);
-    conv_advance(&vk, T, n, n_taps, 1, type);
-    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(kc_row_into(kn, j * dim, type), old[j], n, type);
+    conv_advance(&r.vq, T, n, n_taps, 1, type);
+    conv_advance(&r.vk, T, n, n_taps, 1, type);
+    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(kc_row_into(kn, j * dim, type), r.old[j], n, type);
   }
-  key_out out = {kc_row_into(a->qn, (h * T + t0) * dim, type), kc_row_into(kn, (2 + t0) * dim, type),
-                 a->kq + (h * T + t0) * 3};
-  for (int t = t0; t < t1; t += KEY_CHUNK) {
-    float xq[KEY_CHUNK][ELEMS_MAX], xk[KEY_CHUNK][ELEMS_MAX];
-    await_chunk();
-    KC_UNROLL for (int j = 0; j < KEY_CHUNK; ++j) {
-      load_row(feed_row(&fq, j, n, type), xq[j], n, type);
-      load_row(feed_row(&fk, j, n, type), xk[j], n, type);
-    }
-    kc_sync_warp();
-    feed_ask(&fq, KEY_CHUNK, n, type);
-    feed_ask(&fk, KEY_CHUNK, n, type);
-    kc_copy_commit();
-    key_tokens(&out, (a->pos0 + t) & 1, t + 1 < t1, &vq, &vk, (const float(*)[ELEMS_MAX])xq,
-               (const float(*)[ELEMS_MAX])xk, n, n_taps, type, old);
-  }
+  r.out.q = kc_row_into(a->qn, (h * T + t0) * dim, type);
+  r.out.k = kc_row_into(kn, (2 + t0) * dim, type);
+  r.out.dots = a->kq + (h * T + t0) * 3;
+  /* Only the first run of a window can begin at an odd index. */
+  if ((a->pos0 + t0) & 1) key_pairs(&r, t1 - t0, 1, n, n_taps, type);
+  else key_pairs(&r, t1 - t0, 0, n, n_taps, type);
   if (t1 == T)
-    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], old[j], n, type);
+    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], r.old[j], n, type);
 }
 
 /* ---- value heads ------------------------------------------------------------------------- */
