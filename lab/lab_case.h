@@ -16,7 +16,7 @@ typedef struct lab_fill {
   uint8_t poison; /* each byte of an output */
   uint8_t guard;  /* each byte around a tensor */
   uint8_t unread; /* each byte of a tensor that must not be read (STK_FILL_UNREAD) */
-  bool tiny;      /* f32 and bf16 tensors hold stretches of subnormal numbers */
+  bool tiny;      /* f32, f16 and bf16 tensors hold stretches of subnormal numbers */
 } lab_fill;
 
 /* The args of one run and its buffers. */

@@ -177,12 +177,18 @@ static strata_status check_kernel(st_cuda *cuda, const stk_cuda_kernel *kernel, 
   lab_tally_add(tally, name, detail[0] ? detail : NULL);
   if (!op->released) return STRATA_OK;
   st_kernel_set_choose(&best, st_cpu_best());
-  trial t = {cuda, kernel, op, op->released, best.kernel[id], n_repeats / 10 + 1, filling(3), -1};
-  text[0] = 0;
-  ST_TRY(run_trial(&t, text, sizeof text, err));
-  snprintf(name, sizeof name, "%s.%s = %s at the released shape", kernel->op, kernel->variant,
-           best.kernel[id]->variant);
-  lab_tally_add(tally, name, text[0] ? text : NULL);
+  for (int32_t rows = STK_F32; rows <= (lab_op_has_param(op, "rows") ? STK_F16 : STK_F32); ++rows) {
+    lab_settings settings = {0};
+    lab_args released;
+    if (rows) ST_TRY(lab_settings_put(&settings, "rows", rows, err));
+    ST_TRY(lab_args_make(op, &settings, &released, err));
+    trial t = {cuda, kernel, op, released.bytes, best.kernel[id], n_repeats / 10 + 1, filling(3), -1};
+    text[0] = 0;
+    ST_TRY(run_trial(&t, text, sizeof text, err));
+    snprintf(name, sizeof name, "%s.%s = %s at the released shape%s", kernel->op, kernel->variant,
+             best.kernel[id]->variant, rows ? ", rows of f16" : "");
+    lab_tally_add(tally, name, text[0] ? text : NULL);
+  }
   return STRATA_OK;
 }
 

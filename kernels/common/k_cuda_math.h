@@ -1,9 +1,9 @@
 /* k_cuda_math.h -- division, sigmoid and silu for GPU kernels: the bits of k_math.h
  * with fewer instructions where values are not far from 1.
  *
- * The compiler's division checks the exponents and may call a function. Where neither
- * quotient nor remainder can leave the range of normal numbers, one step that corrects
- * the quotient by its remainder is enough. With y = 1 / c correctly rounded, a * y is
+ * The compiler's division checks the exponents and may call a function. Where the quotient
+ * is a normal number and the remainder is exact (subnormal or not), one step that corrects
+ * the one by the other is enough. With y = 1 / c correctly rounded, a * y is
  * within 1.5 ulp of a / c, and q + y * (a - q c), before its rounding, within 5 * 2^-25 ulp.
  * Only a quotient as near as that to the middle between two floats could then go to the
  * wrong one; tests/cuda/test_emulated divides all pairs whose quotients are up to 16 * 2^-25

@@ -31,6 +31,11 @@ KC_INLINE void kc_row_put_bits(void *row, int64_t i, int type, unsigned bits) {
   else ((float *)row)[i] = ks_float((int)bits);
 }
 
+/* What an element of these bits reads as. */
+KC_INLINE float kc_row_of_bits(unsigned bits, int type) {
+  return type == STK_F16 ? kc_from_half((uint16_t)bits) : ks_float((int)bits);
+}
+
 /* The bits of two halves as those of a float, at an address aligned to both. */
 KC_INLINE float kc_load_halves(const void *p) {
 #ifdef __CUDACC__

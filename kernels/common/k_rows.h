@@ -33,4 +33,11 @@ static inline void k_rows_read(const void *rows, int64_t i, int32_t type, int64_
   for (int64_t e = 0; e < n; ++e) x[e] = k_rows_get(rows, i + e, type);
 }
 
+/* The same in place if they are f32, else widened. */
+static inline const float *k_rows_in_f32(const void *rows, int64_t i, int32_t type, int64_t n, float *wide) {
+  if (type == STK_F32) return (const float *)rows + i;
+  k_rows_read(rows, i, type, n, wide);
+  return wide;
+}
+
 #endif

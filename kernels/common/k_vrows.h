@@ -20,4 +20,11 @@ K_INLINE void kv_rows_read(const void *rows, int64_t i, int32_t type, int64_t n,
   for (; e < n; ++e) x[e] = k_rows_get(rows, i + e, type);
 }
 
+/* The same in place if they are f32, else widened. */
+K_INLINE const float *kv_rows_in_f32(const void *rows, int64_t i, int32_t type, int64_t n, float *wide) {
+  if (type == STK_F32) return (const float *)rows + i;
+  kv_rows_read(rows, i, type, n, wide);
+  return wide;
+}
+
 #endif

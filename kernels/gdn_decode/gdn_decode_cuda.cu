@@ -25,23 +25,32 @@ KC_INLINE shared_parts shared_at(float *shared, int dk, int dv) {
  * query and key channels, warp 1 its values, warp 2 z and the gain. */
 typedef struct own_part {
   conv first, second;
-  float x[2][ELEMS_MAX], before[ELEMS_MAX];
+  float x[2][ELEMS_MAX];
+  row_bits history[2][TAPS_MAX]; /* the rows of the convolutions; the last ones are the token's */
+  row_bits before;               /* the key before the token's */
 } own_part;
+
+/* The rows of a convolution at the token, which a lane keeps as they are. */
+KC_INLINE void conv_load(conv *v, row_bits *history, float *x, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps,
+                         int type) {
+  conv_begin(v, a, c0, n, n_taps, 1, 0, type);
+  KC_UNROLL for (int j = 0; j < n_taps; ++j)
+    KC_UNROLL for (int i = 0; i < n; ++i)
+      history[j].bits[i] = kc_row_bits(raw_row(v, n_taps, j - (n_taps - 1), type), 32 * i, type);
+  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_row_of_bits(history[n_taps - 1].bits[i], type);
+}
 
 KC_INLINE void own_load(own_part *w, const stk_gdn_decode_args *a, int h, int kh, int n_taps) {
   const stk_gdn_pre_args *pre = &a->pre;
   const int nk = key_elems(pre), nv = value_elems(pre), type = type_of(pre);
   const int64_t dk = 32 * nk, dv = 32 * nv;
   if (kc_warp == 0) {
-    conv_begin(&w->first, pre, kh * dk, nk, n_taps, 1, 0, type);
-    conv_begin(&w->second, pre, (pre->k_heads + kh) * dk, nk, n_taps, 1, 0, type);
-    conv_row(&w->first, 0, nk, w->x[0], type);
-    conv_row(&w->second, 0, nk, w->x[1], type);
-    load_row(kc_row_at(pre->k_tail, (pre->k_heads + kh) * dk, type), w->before, nk, type);
+    conv_load(&w->first, w->history[0], w->x[0], pre, kh * dk, nk, n_taps, type);
+    conv_load(&w->second, w->history[1], w->x[1], pre, (pre->k_heads + kh) * dk, nk, n_taps, type);
+    load_bits(kc_row_at(pre->k_tail, (pre->k_heads + kh) * dk, type), &w->before, nk, type);
   }
   if (kc_warp == 1) {
-    conv_begin(&w->first, pre, 2 * pre->k_heads * dk + h * dv, nv, n_taps, 1, 0, type);
-    conv_row(&w->first, 0, nv, w->x[0], type);
+    conv_load(&w->first, w->history[0], w->x[0], pre, 2 * pre->k_heads * dk + h * dv, nv, n_taps, type);
   }
   if (kc_warp == 2) {
     load_row(kc_row_at(a->post.z, h * dv, type), w->x[0], nv, type);
@@ -52,7 +61,7 @@ KC_INLINE void own_load(own_part *w, const stk_gdn_decode_args *a, int h, int kh
 /* Query and key of the head, and their dots with each other and the key before, which
  * then is this one. */
 KC_INLINE void make_keys(own_part *w, int odd, const shared_parts *s, int n, int n_taps, int type) {
-  float raw[2 * ELEMS_MAX], both[2 * ELEMS_MAX], *q = both, *k = both + n, sum[3];
+  float raw[2 * ELEMS_MAX], both[2 * ELEMS_MAX], before[ELEMS_MAX], *q = both, *k = both + n, sum[3];
   conv_token(&w->first, w->x[0], n, n_taps, raw);
   conv_token(&w->second, w->x[1], n, n_taps, raw + n);
   kc_silu(raw, both, 2 * n);
@@ -65,8 +74,9 @@ KC_INLINE void make_keys(own_part *w, int odd, const shared_parts *s, int n, int
   store_row(s->q, q, n, STK_F32);
   store_row(s->k, k, n, STK_F32);
   sum[0] = tree_lane(k, q, n);
-  sum[1] = tree_lane(w->before, k, n);
-  sum[2] = tree_lane(w->before, q, n);
+  KC_UNROLL for (int i = 0; i < n; ++i) before[i] = kc_row_of_bits(w->before.bits[i], type);
+  sum[1] = tree_lane(before, k, n);
+  sum[2] = tree_lane(before, q, n);
   kc_lanes_sums(sum, 3);
   if (kc_lane == 0) {
     s->dots[0] = sum[0];
@@ -90,10 +100,11 @@ KC_INLINE void make_output(const own_part *w, const stk_gdn_post_args *a, int64_
   }
 }
 
-/* The rows that a convolution looks back at now are its new history. */
-KC_INLINE void keep_rows(const conv *v, int n, int n_taps, int type) {
+/* All rows but the oldest are the new history. */
+KC_INLINE void keep_rows(const conv *v, const row_bits *history, int n, int n_taps, int type) {
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) kc_row_store(v->history, j * v->stride + 32 * i, type, v->row[j][i]);
+    KC_UNROLL for (int i = 0; i < n; ++i)
+      kc_row_put_bits(v->history, j * v->stride + 32 * i, type, history[j + 1].bits[i]);
 }
 
 /* After the cluster's barrier: history and tail. The first value head of a key head
@@ -103,13 +114,13 @@ KC_INLINE void advance(const own_part *w, const stk_gdn_pre_args *a, int h, cons
   const int64_t tail = (int64_t)(h / ratio) * 32 * n;
   float k[ELEMS_MAX];
   if (kc_warp == 0 && h % ratio == 0) {
-    keep_rows(&w->first, n, n_taps, type);
-    keep_rows(&w->second, n, n_taps, type);
-    store_row(kc_row_into(a->k_tail, tail, type), w->before, n, type);
+    keep_rows(&w->first, w->history[0], n, n_taps, type);
+    keep_rows(&w->second, w->history[1], n, n_taps, type);
+    store_bits(kc_row_into(a->k_tail, tail, type), &w->before, n, type);
     load_row(s->k, k, n, STK_F32);
     store_row(kc_row_into(a->k_tail, tail + (int64_t)a->k_heads * 32 * n, type), k, n, type);
   }
-  if (kc_warp == 1) keep_rows(&w->first, value_elems(a), n_taps, type);
+  if (kc_warp == 1) keep_rows(&w->first, w->history[0], value_elems(a), n_taps, type);
 }
 
 /* Grid: value heads, a cluster for each key head. */

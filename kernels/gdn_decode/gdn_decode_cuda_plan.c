@@ -1,6 +1,7 @@
 /* gdn_decode: how its GPU kernel is launched. */
 #include <stdio.h>
 
+#include "common/k_rows.h"
 #include "gdn_decode/gdn_decode.h"
 
 static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_launch *launch) {
@@ -10,7 +11,8 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   const int ratio = step->v_heads / step->k_heads;
   if (a->pre.n_tokens != 1 || step->n_tokens != 1 || a->post.n_tokens != 1)
     return "gdn_decode: n_tokens: 1 expected";
-  if (a->pre.rows != step->rows || a->post.rows != step->rows) return "gdn_decode: rows: of one type expected";
+  if (!k_rows_are_known(step->rows) || a->pre.rows != step->rows || a->post.rows != step->rows)
+    return "gdn_decode: rows: all f32 or all f16 expected";
   if (a->pre.kinds != STK_GDN_ALL) return "gdn_decode: kinds: all expected";
   if (step->k_dim > 256 || step->v_dim < 64 || step->v_dim > 128)
     return "gdn_decode: k_dim, v_dim: at most 256, and 64 to 128, expected";

@@ -32,17 +32,9 @@ static void run(const void *args, int32_t part, int32_t n_parts) {
   stk_slice((int64_t)a->n_tokens * a->v_heads, 1, part, n_parts, &begin, &end);
   for (int64_t i = begin; i < end; ++i) {
     const int64_t at = i * a->v_dim, head_at = (i % a->v_heads * a->n_tokens + i / a->v_heads) * a->v_dim;
-    const float *o, *z;
     float o_wide[STK_POST_F16_DIM_MAX], z_wide[STK_POST_F16_DIM_MAX];
-    if (a->rows == STK_F16) {
-      kv_rows_read(a->o, head_at, STK_F16, a->v_dim, o_wide);
-      kv_rows_read(a->z, at, STK_F16, a->v_dim, z_wide);
-      o = o_wide;
-      z = z_wide;
-    } else {
-      o = (const float *)a->o + head_at;
-      z = (const float *)a->z + at;
-    }
+    const float *o = kv_rows_in_f32(a->o, head_at, a->rows, a->v_dim, o_wide);
+    const float *z = kv_rows_in_f32(a->z, at, a->rows, a->v_dim, z_wide);
     if (a->gate == STK_GATE_SIGMOID && a->outputs == STK_POST_F32)
       head(a, o, z, at, STK_GATE_SIGMOID, STK_POST_F32);
     else if (a->gate == STK_GATE_SIGMOID && a->outputs == STK_POST_F16)

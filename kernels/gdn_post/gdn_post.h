@@ -9,7 +9,7 @@
  *           gain  in   f32 [D]           plain, not 1 + w
  *           y     out  f32 [T][Hv*D]     written only if outputs has STK_POST_F32
  *           yh    out  f16 [T][Hv*D]     written only if outputs has STK_POST_F16
- * rows is the type of o and z, f32 or f16 (common/k_rows.h); D is at most 512 then.
+ * rows is the type of o and z, f32 or f16 (common/k_rows.h); with f16 D is at most 512.
  * An output that is not asked for keeps every byte it had and may be NULL.
  * Numerics  exact.
  * Threads   parts cut (token, head) pairs. */

@@ -35,13 +35,6 @@ K_INLINE void conv_heads(const k_conv *v, int64_t c0, int64_t n_heads, int64_t d
   k_conv_advance(v, c0, n_heads * dim, type);
 }
 
-/* A row in f32: in place, or widened. */
-K_INLINE const float *row_in_f32(const void *rows, int64_t at, int64_t n, int32_t type, float *wide) {
-  if (type == STK_F32) return (const float *)rows + at;
-  kv_rows_read(rows, at, type, n, wide);
-  return wide;
-}
-
 /* Stores x * factor in a row from element `at` on. */
 K_INLINE void store_scaled(const float *x, float factor, int64_t n, void *rows, int64_t at, int32_t type) {
   for (int64_t i = 0; i < n; i += VW) kv_rows_store(rows, at + i, type, vf_mul(vf_load(x + i), vf_set1(factor)));
@@ -56,11 +49,11 @@ K_INLINE void key_token(const stk_gdn_pre_args *a, int64_t h, int64_t t, float *
   store_scaled(k, ks_rsqrt(k_dot(k, k, dim) + 1e-6f), dim, a->kn, k_at, type);
   /* The dots are of the rows as they were stored. */
   float wide[STK_GDN_PRE_K_DIM_MAX];
-  const float *qn = row_in_f32(a->qn, q_at, dim, type, q), *kn = row_in_f32(a->kn, k_at, dim, type, k);
+  const float *qn = kv_rows_in_f32(a->qn, q_at, type, dim, q), *kn = kv_rows_in_f32(a->kn, k_at, type, dim, k);
   dots[0] = k_dot(kn, qn, dim);
   dots[1] = dots[2] = 0.0f;
   if (((a->pos0 + t) & 1) == 0) return;
-  const float *before = row_in_f32(a->kn, k_at - dim, dim, type, wide);
+  const float *before = kv_rows_in_f32(a->kn, k_at - dim, type, dim, wide);
   dots[1] = k_dot(before, kn, dim);
   dots[2] = k_dot(before, qn, dim);
 }

@@ -181,16 +181,20 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int en
     feed_ask(&r.fk, KEY_CHUNK, n, type);
     kc_copy_commit();
   }
+  row_bits before[2];
   KC_UNROLL for (int j = 0; j < 2; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) r.old[j][i] = 0.0f;
-  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_row(tail[j], r.old[j], n, type);
+    KC_UNROLL for (int i = 0; i < n; ++i) before[j].bits[i] = 0;
+  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_bits(tail[j], &before[j], n, type);
+  KC_UNROLL for (int j = 0; j < 2; ++j)
+    KC_UNROLL for (int i = 0; i < n; ++i) r.old[j][i] = kc_row_of_bits(before[j].bits[i], type);
   if (ends) kc_sync(); /* before the new tail is written, the old one has been read */
   conv_begin(&r.vq, a, cq, n, n_taps, 1, t0, type);
   conv_begin(&r.vk, a, ck, n, n_taps, 1, t0, type);
   if (t0 == 0) {
     conv_advance(&r.vq, T, n, n_taps, 1, type);
     conv_advance(&r.vk, T, n, n_taps, 1, type);
-    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(kc_row_into(kn, j * dim, type), r.old[j], n, type);
+    KC_UNROLL for (int j = 0; j < 2; ++j) store_bits(kc_row_into(kn, j * dim, type), &before[j], n, type);
+    if (T == 1) store_bits(tail[0], &before[1], n, type);
   }
   r.out.q = kc_row_into(a->qn, (h * T + t0) * dim, type);
   r.out.k = kc_row_into(kn, (2 + t0) * dim, type);
@@ -198,8 +202,10 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int en
   /* Only the first run of a window can begin at an odd index. */
   if ((a->pos0 + t0) & 1) key_pairs(&r, t1 - t0, 1, n, n_taps, type);
   else key_pairs(&r, t1 - t0, 0, n, n_taps, type);
-  if (t1 == T)
-    KC_UNROLL for (int j = 0; j < 2; ++j) store_row(tail[j], r.old[j], n, type);
+  if (t1 == T) {
+    if (T > 1) store_row(tail[0], r.old[0], n, type);
+    store_row(tail[1], r.old[1], n, type);
+  }
 }
 
 /* ---- value heads ------------------------------------------------------------------------- */

@@ -90,12 +90,6 @@ KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n,
   }
 }
 
-/* The raw row of token t, of channels 32 apart. */
-KC_INLINE void conv_row(const conv *v, int64_t t, int n, float *x, int type) {
-  const void *row = kc_row_at(v->x, t * v->stride, type);
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_row_load(row, 32 * i, type);
-}
-
 /* The convolution of the token whose row is x, and on to the next. */
 KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *sum) {
   const int last = n_taps - 1;
@@ -137,6 +131,18 @@ KC_INLINE void scale(float *x, float factor, int n) {
 
 KC_INLINE void store_row(void *to, const float *x, int n, int type) { kc_row_store_elements(to, x, n, 1, type); }
 KC_INLINE void load_row(const void *from, float *x, int n, int type) { kc_row_load_elements(from, x, n, 1, type); }
+
+/* A lane's elements of a row as they are, for a copy. */
+typedef struct row_bits {
+  unsigned bits[ELEMS_MAX];
+} row_bits;
+
+KC_INLINE void load_bits(const void *from, row_bits *x, int n, int type) {
+  KC_UNROLL for (int i = 0; i < n; ++i) x->bits[i] = kc_row_bits(from, 32 * i + kc_lane, type);
+}
+KC_INLINE void store_bits(void *to, const row_bits *x, int n, int type) {
+  KC_UNROLL for (int i = 0; i < n; ++i) kc_row_put_bits(to, 32 * i + kc_lane, type, x->bits[i]);
+}
 
 /* x as a row of the type reads. */
 KC_INLINE void round_row(float *x, int n, int type) {

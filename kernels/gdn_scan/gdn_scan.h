@@ -83,7 +83,7 @@ static inline size_t stk_gdn_state_floats(int32_t v_heads, int32_t k_dim, int32_
 }
 
 /* The true S[i][j] of head h after `position` tokens, from the stored form: for
- * tests and for whoever wants to look. k_tail [2][Hk][Dk] is gdn_pre's. */
+ * tests and for whoever wants to look. k_tail [2][Hk][Dk] is gdn_pre's, in f32. */
 static inline float stk_gdn_state_at(const float *state, const float *k_tail, int32_t position,
                                      int32_t k_heads, int32_t v_heads, int32_t k_dim, int32_t v_dim,
                                      int32_t h, int32_t i, int32_t j) {

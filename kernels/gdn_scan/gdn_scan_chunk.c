@@ -44,7 +44,7 @@ typedef struct value_chunk {
   const float *gb;
   const void *v;
   void *o;
-  int64_t row0, v_stride; /* element of v and o where the chunk begins */
+  int64_t first, v_stride; /* element of v and o where the chunk begins */
   int32_t type;
   float g[CHUNK], to_end[CHUNK]; /* to_end[s] is r[last][s] */
   float m[CHUNK][CHUNK], p[CHUNK][CHUNK];
@@ -56,13 +56,6 @@ static float dot(const float *x, const float *y, int64_t n) {
     for (int l = 0; l < 16; ++l) lane[l] += x[i + l] * y[i + l];
   for (int l = 0; l < 16; ++l) sum += lane[l];
   return sum;
-}
-
-/* n rows from element `at` on. */
-static const float *in_f32(const void *rows, int64_t at, int32_t type, int64_t n, float *wide) {
-  if (type == STK_F32) return (const float *)rows + at;
-  k_rows_read(rows, at, STK_F16, n, wide);
-  return wide;
 }
 
 static void start_key_chunk(key_chunk *c) {
@@ -111,7 +104,7 @@ INLINE void solve(const value_chunk *c, int rows, int64_t t0, int64_t column,
   multiply(rows, c->p[t0], CHUNK, 1, t0, delta, pd);
   for (int r = 0; r < rows; ++r) {
     const int64_t t = t0 + r;
-    const int64_t cell = c->row0 + t * c->v_stride + column;
+    const int64_t cell = c->first + t * c->v_stride + column;
     const float beta = c->gb[2 * t + 1];
     multiply(1, c->m[t] + t0, 0, 1, r, delta + t0, md + r);
     for (int j = 0; j < COLS; ++j)
@@ -147,16 +140,16 @@ static void run_heads(const stk_gdn_scan_args *a, int64_t begin, int64_t end) {
   key_chunk key;
   value_chunk value = {.key = &key, .v = a->vc, .o = a->o, .v_stride = dv, .type = a->rows};
   key.dk = dk;
-  const float *before = in_f32(a->kn, kh * (T + 2) * dk, a->rows, 2 * dk, key.wide_k);
+  const float *before = k_rows_in_f32(a->kn, kh * (T + 2) * dk, a->rows, 2 * dk, key.wide_k);
   for (int64_t tile = begin * tiles; tile < end * tiles; ++tile)
     stk_gdn_settle_tile(a->state + tile * tile_floats, before, before + dk, a->pos0, a->k_dim);
   for (int64_t t = 0; t < T; t += CHUNK) {
     key.n = T - t < CHUNK ? T - t : CHUNK;
-    key.k = in_f32(a->kn, (kh * (T + 2) + 2 + t) * dk, a->rows, key.n * dk, key.wide_k);
-    key.q = in_f32(a->qn, (kh * T + t) * dk, a->rows, key.n * dk, key.wide_q);
+    key.k = k_rows_in_f32(a->kn, (kh * (T + 2) + 2 + t) * dk, a->rows, key.n * dk, key.wide_k);
+    key.q = k_rows_in_f32(a->qn, (kh * T + t) * dk, a->rows, key.n * dk, key.wide_q);
     start_key_chunk(&key);
     for (int64_t h = begin; h < end; ++h) {
-      value.row0 = (h * T + t) * dv;
+      value.first = (h * T + t) * dv;
       value.gb = a->gb + (h * T + t) * 2;
       start_value_chunk(&value);
       for (int64_t tile = 0; tile < tiles; ++tile) {

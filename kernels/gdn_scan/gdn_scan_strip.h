@@ -37,7 +37,7 @@ typedef struct strip {
   const void *qn, *v;
   const float *dots, *gb;
   void *o;
-  int64_t column, v_stride; /* the strip's first column in the first row of v and o */
+  int64_t first, v_stride; /* element of v and o where the strip begins */
 } strip;
 
 /* The keys of a pass, from the first token's on (those of the two before precede), and
@@ -49,10 +49,8 @@ enum { NEAR_KEYS = 4 * STK_GDN_SCAN_K_DIM_MAX, NEAR_FLOATS = 6 * STK_GDN_SCAN_K_
 
 K_INLINE near_rows rows_of(const strip *p, int64_t t, int n_tokens, float *wide) {
   const int64_t dk = p->dk;
-  if (p->type == STK_F32) return (near_rows){(const float *)p->kn + (t + 2) * dk, (const float *)p->qn + t * dk};
-  kv_rows_read(p->kn, t * dk, STK_F16, (n_tokens + 2) * dk, wide);
-  kv_rows_read(p->qn, t * dk, STK_F16, n_tokens * dk, wide + NEAR_KEYS);
-  return (near_rows){wide + 2 * dk, wide + NEAR_KEYS};
+  const float *keys = kv_rows_in_f32(p->kn, t * dk, p->type, (n_tokens + 2) * dk, wide);
+  return (near_rows){keys + 2 * dk, kv_rows_in_f32(p->qn, t * dk, p->type, n_tokens * dk, wide + NEAR_KEYS)};
 }
 
 /* The scalars of the contract. */
@@ -125,7 +123,7 @@ K_INLINE void finish_even(const strip *p, int64_t t, scalars *sc, int nv,
   sc->c1 = sc->c * gb[0];
   vf c1 = vf_set1(sc->c1), minus_c1 = vf_set1(-sc->c1), kq = vf_set1(p->dots[t * 3]);
   K_UNROLL for (int v = 0; v < nv; ++v) {
-    const int64_t cell = p->column + t * p->v_stride + v * VW;
+    const int64_t cell = p->first + t * p->v_stride + v * VW;
     vf value = kv_rows_load(p->v, cell, p->type);
     vf half = vf_mul(vf_set1(gb[1]), vf_fma(minus_c1, sum_p[v], value));
     kv_rows_store(p->o, cell, p->type, vf_fma(kq, half, vf_mul(c1, sum_r[v])));
@@ -140,7 +138,7 @@ K_INLINE void finish_odd(const strip *p, int64_t t, scalars *sc, int nv,
   const int keep = c2 >= STK_GDN_C_MIN;
   vf minus_kk = vf_set1(-dots[1]);
   K_UNROLL for (int v = 0; v < nv; ++v) {
-    const int64_t cell = p->column + t * p->v_stride + v * VW;
+    const int64_t cell = p->first + t * p->v_stride + v * VW;
     vf value = kv_rows_load(p->v, cell, p->type);
     vf half = vf_load(at(p, p->dk + STK_GDN_ROW_HALF, v)), w = vf_mul(vf_set1(gb[0]), half);
     vf u = vf_fma(minus_kk, w, vf_fma(vf_set1(-c2), sum_p[v], value));
@@ -189,7 +187,7 @@ K_INLINE void run_strip(const stk_gdn_scan_args *a, int64_t h, int64_t column, i
   strip p = {.x = first + column % STK_GDN_TILE, .tile_floats = tile_floats, .dk = dk, .T = T, .type = a->rows,
              .kn = k_rows_at(a->kn, kh * (T + 2) * dk, a->rows), .qn = k_rows_at(a->qn, kh * T * dk, a->rows),
              .v = a->vc, .dots = a->kq + kh * T * 3, .gb = a->gb + h * T * 2, .o = a->o,
-             .column = h * T * dv + column, .v_stride = dv};
+             .first = h * T * dv + column, .v_stride = dv};
   float *stored = first + (dk + STK_GDN_ROW_SCALARS) * STK_GDN_TILE;
   scalars sc = {stored[STK_GDN_C], stored[STK_GDN_S], stored[STK_GDN_C1]};
   if (sc.c == 0.0f) sc.c = sc.s = 1.0f;

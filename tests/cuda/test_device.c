@@ -25,7 +25,7 @@ static void show(void *user, const char *name, const char *detail) {
 enum { SEQUENCES = 5 };
 
 /* Sequences at positions of both kinds, in one launch: the oracle's bytes of each. */
-static strata_status check_batch(st_cuda *cuda, int32_t *n_failed, strata_error *err) {
+static strata_status check_batch(st_cuda *cuda, stk_dtype rows, int32_t *n_failed, strata_error *err) {
   strata_status status = STRATA_OK;
   const stk_op *op = st_kreg_op(ST_OP_gdn_step);
   lab_case want[SEQUENCES] = {{0}}, got[SEQUENCES] = {{0}};
@@ -39,6 +39,7 @@ static strata_status check_batch(st_cuda *cuda, int32_t *n_failed, strata_error 
     stk_gdn_step_args shape = *(const stk_gdn_step_args *)op->released;
     const lab_fill fill = {.seed = 1 + (uint64_t)i, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
     shape.pos0 = i;
+    shape.rows = (int32_t)rows;
     ST_TRY_OUT(lab_case_init(&want[i], op, &shape, fill, err));
     ST_TRY_OUT(lab_case_init(&got[i], op, &shape, fill, err));
     ST_TRY_OUT(lab_cuda_case_init(cuda, &want[i], &device[i], err));
@@ -57,7 +58,7 @@ static strata_status check_batch(st_cuda *cuda, int32_t *n_failed, strata_error 
     lab_difference d = lab_case_compare(&want[i], &got[i]);
     if (d.tensor) lab_difference_describe(&d, 0, text, sizeof text);
   }
-  show(NULL, "gdn_step.batch = oracle", text[0] ? text : NULL);
+  show(NULL, rows == STK_F16 ? "gdn_step.batch = oracle, f16" : "gdn_step.batch = oracle, f32", text[0] ? text : NULL);
   *n_failed += text[0] != 0;
 out:
   for (int32_t i = 0; i < SEQUENCES; ++i) {
@@ -187,7 +188,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof count_tests / sizeof *count_tests && status == STRATA_OK && argc < 2; ++i)
     status = check_count(cuda, &count_tests[i], &n_failed, &err);
   const bool all = argc < 2 || !argv[1][0], steps = all || strcmp(argv[1], "gdn_step") == 0;
-  if (status == STRATA_OK && steps) status = check_batch(cuda, &n_failed, &err);
+  for (int rows = STK_F32; rows <= STK_F16 && status == STRATA_OK && steps; ++rows)
+    status = check_batch(cuda, (stk_dtype)rows, &n_failed, &err);
   for (int32_t pos0 = 0; pos0 < 8 && status == STRATA_OK && steps && st_cuda_info_of(cuda)->major >= 9; ++pos0)
     status = check_decode(cuda, pos0 % 4, pos0 < 4 ? STK_F32 : STK_F16, argc > 2 ? 1 : REPEATS, &n_failed, &err);
   if (status != STRATA_OK) printf("%s\nnot ok GPU\n", err.message);

@@ -184,18 +184,18 @@ static void test_near(void **state) {
 cuda_entry gdn_step_batch_cuda, gdn_decode_cuda;
 
 /* Sequences at even and odd positions in one launch. */
-static void test_batch(void **state) {
+static void run_batch(stk_dtype rows) {
   enum { SEQUENCES = 3 };
   const stk_op *op = st_kreg_op(ST_OP_gdn_step);
   lab_case want[SEQUENCES], got[SEQUENCES];
   stk_gdn_step_args steps[SEQUENCES];
   stk_cuda_launch launch;
   strata_error err;
-  (void)state;
   for (int i = 0; i < SEQUENCES; ++i) {
     const lab_fill fill = {.seed = 1 + (uint64_t)i, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
     stk_gdn_step_args shape = *(const stk_gdn_step_args *)op->cases;
     shape.pos0 = i;
+    shape.rows = (int32_t)rows;
     assert_int_equal(lab_case_init(&want[i], op, &shape, fill, &err), STRATA_OK);
     assert_int_equal(lab_case_init(&got[i], op, &shape, fill, &err), STRATA_OK);
     steps[i] = *(const stk_gdn_step_args *)got[i].args;
@@ -211,6 +211,12 @@ static void test_batch(void **state) {
     lab_case_release(&want[i]);
     lab_case_release(&got[i]);
   }
+}
+
+static void test_batch(void **state) {
+  (void)state;
+  run_batch(STK_F32);
+  run_batch(STK_F16);
 }
 
 static void run_decode(int32_t pos0, int32_t k_heads, int32_t v_heads, stk_dtype rows, cuda_order order) {
@@ -230,6 +236,78 @@ static void run_decode(int32_t pos0, int32_t k_heads, int32_t v_heads, stk_dtype
   decode_case_release(&got);
 }
 
+/* A NaN whose bits a conversion would change. */
+static void put_nan(void *rows, size_t i, int32_t type) {
+  if (type == STK_F16) ((uint16_t *)rows)[i] = 0xfc01;
+  else memcpy((float *)rows + i, &(uint32_t){0xff800001}, 4);
+}
+
+/* In the younger key of the tail, and in the history of a value. */
+static void put_nans(const stk_gdn_pre_args *a) {
+  const size_t keys = (size_t)a->k_heads * (size_t)a->k_dim, channels = 2 * keys + (size_t)a->v_heads * (size_t)a->v_dim;
+  put_nan(a->k_tail, keys + 5, a->rows);
+  put_nan(a->history, channels + 2 * keys + 7, a->rows);
+}
+
+static void compare_copies(const lab_case *want, const lab_case *got, const char *name) {
+  for (int32_t i = 0; i < want->n; ++i) {
+    if (strcmp(want->tensors[i].name, name) != 0) continue;
+    const lab_difference d = lab_case_compare_tensor(want, got, i, 0);
+    if (d.word != LAB_EQUAL) fail_msg("%s differs at %d", name, (int)d.first);
+  }
+}
+
+/* What only moves keeps its bits, NaNs too: history, tail, and the keys before the window. */
+static void run_copies(int32_t T, stk_dtype rows) {
+  const stk_gdn_pre_args shape = {.n_tokens = T, .k_heads = 2, .v_heads = 6, .k_dim = 128, .v_dim = 128, .n_taps = 4,
+                                  .kinds = STK_GDN_ALL, .rows = (int32_t)rows};
+  const stk_op *op = st_kreg_op(ST_OP_gdn_pre);
+  const lab_fill fill = {.seed = 3, .poison = 0x5a, .guard = 0xa5, .unread = 0xff};
+  lab_case want, got;
+  stk_cuda_launch launch;
+  strata_error err;
+  assert_int_equal(lab_case_init(&want, op, &shape, fill, &err), STRATA_OK);
+  assert_int_equal(lab_case_init(&got, op, &shape, fill, &err), STRATA_OK);
+  put_nans(want.args);
+  put_nans(got.args);
+  lab_case_run(&want, op->oracle, 1);
+  assert_null(stk_cuda_gdn_pre_cuda.plan(got.args, &big_chip, &launch));
+  const char *wrong = cuda_emulate(gdn_pre_cuda, got.args, &launch, CUDA_SHUFFLED);
+  if (wrong) fail_msg("%s", wrong);
+  compare_copies(&want, &got, "history");
+  compare_copies(&want, &got, "k_tail");
+  compare_copies(&want, &got, "kn");
+  lab_case_release(&want);
+  lab_case_release(&got);
+}
+
+static void run_decode_copies(stk_dtype rows) {
+  decode_case want, got;
+  stk_cuda_launch launch;
+  strata_error err;
+  assert_int_equal(decode_case_init(&want, 0, 2, 6, rows, 3, &err), STRATA_OK);
+  assert_int_equal(decode_case_init(&got, 0, 2, 6, rows, 3, &err), STRATA_OK);
+  put_nans(want.stage[DECODE_PRE].args);
+  put_nans(got.stage[DECODE_PRE].args);
+  decode_case_run_oracles(&want);
+  const stk_gdn_decode_args args = decode_args(got.stage[0].args, got.stage[1].args, got.stage[2].args);
+  assert_null(stk_cuda_gdn_decode_cuda.plan(&args, &big_chip, &launch));
+  const char *wrong = cuda_emulate(gdn_decode_cuda, &args, &launch, CUDA_SHUFFLED);
+  if (wrong) fail_msg("%s", wrong);
+  compare_copies(&want.stage[DECODE_PRE], &got.stage[DECODE_PRE], "history");
+  compare_copies(&want.stage[DECODE_PRE], &got.stage[DECODE_PRE], "k_tail");
+  decode_case_release(&want);
+  decode_case_release(&got);
+}
+
+static void test_copies(void **state) {
+  (void)state;
+  for (int rows = STK_F32; rows <= STK_F16; ++rows) {
+    for (int32_t T = 1; T <= 3; ++T) run_copies(T, (stk_dtype)rows);
+    run_decode_copies((stk_dtype)rows);
+  }
+}
+
 static void test_decode(void **state) {
   (void)state;
   for (int order = CUDA_ASCENDING; order <= CUDA_SHUFFLED; ++order)
@@ -241,7 +319,7 @@ static void test_decode(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 6];
+  struct CMUnitTest tests[N_KERNELS + 7];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
@@ -250,5 +328,6 @@ int main(void) {
   tests[N_KERNELS + 3] = (struct CMUnitTest)cmocka_unit_test(test_selection);
   tests[N_KERNELS + 4] = (struct CMUnitTest)cmocka_unit_test(test_near);
   tests[N_KERNELS + 5] = (struct CMUnitTest)cmocka_unit_test(test_hard_division);
+  tests[N_KERNELS + 6] = (struct CMUnitTest)cmocka_unit_test(test_copies);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }

@@ -344,6 +344,7 @@ static const struct {
     {{"layer_types", "[" LINEAR "," LINEAR ",\"sliding_attention\"," LINEAR "]"},
      STRATA_UNSUPPORTED, "layer_types[2]: sliding_attention"},
     {{"linear_key_head_dim", "48"}, STRATA_UNSUPPORTED, "linear_key_head_dim: 48"},
+    {{"linear_key_head_dim", "544"}, STRATA_UNSUPPORTED, "linear_key_head_dim: 544: at most 512 expected"},
     {{"linear_value_head_dim", "65"}, STRATA_UNSUPPORTED, "linear_value_head_dim: 65"},
     {{"head_dim", "80"}, STRATA_UNSUPPORTED, "head_dim: 80"},
     {{"indexer_head_dim", "72"}, STRATA_UNSUPPORTED, "indexer_head_dim: 72"},

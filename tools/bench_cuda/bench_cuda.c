@@ -27,6 +27,7 @@
 static const double BANDWIDTH = 4.28e12, FMA_RATE = 32.2e12;
 enum { SETS_MAX = 40, ROUNDS = 15 };
 static int32_t rows = STK_F32;
+static const char *rows_note(void) { return rows == STK_F16 ? " f16" : ""; }
 
 typedef struct row {
   const stk_cuda_kernel *kernel;
@@ -158,8 +159,8 @@ static strata_status run_batch(st_cuda *cuda, int32_t n, int32_t pos0, strata_er
   stk_work w = {0};
   host.op->work(host.args, &w);
   double floor = n * (w.state_bytes + w.io_bytes) / BANDWIDTH;
-  printf("%-22s n=%-4d %-5s            %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_step_batch_cuda", (int)n,
-         pos0 % 2 ? "odd" : "even", times.median * 1e6, floor * 1e6, times.median / floor);
+  printf("%-22s n=%-4d %-5s%-11s %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_step_batch_cuda", (int)n,
+         pos0 % 2 ? "odd" : "even", rows_note(), times.median * 1e6, floor * 1e6, times.median / floor);
   fflush(stdout);
 out:
   while (made > 0) lab_cuda_case_release(cuda, &sets[--made]);
@@ -217,7 +218,7 @@ static strata_status run_layers(st_cuda *cuda, int32_t T, int32_t n_sets, strata
       best[at] = best[at - 1];
     }
   }
-  printf("36 layers pre + scan + post, T=%-5d %9.3f ms, %8.2f us a layer\n", (int)T, best[ROUNDS / 2] * 1e3,
+  printf("36 layers pre + scan + post, T=%-5d%s %9.3f ms, %8.2f us a layer\n", (int)T, rows_note(), best[ROUNDS / 2] * 1e3,
          best[ROUNDS / 2] * 1e6 / LAYERS);
   fflush(stdout);
 out:
@@ -252,8 +253,8 @@ static strata_status run_decode(st_cuda *cuda, int32_t pos0, strata_error *err) 
   ST_TRY_OUT(lab_cuda_time(cuda, kernel.module, &kernel.launch, lists, LAYERS, ROUNDS, &times, err));
   for (int k = 0; k < STAGES; ++k) host[k].op->work(host[k].args, &w);
   double floor = (w.weight_bytes + w.state_bytes + w.io_bytes) / BANDWIDTH;
-  printf("%-22s %-22s %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_decode_cuda", pos0 % 2 ? "T=1 odd" : "T=1 even",
-         times.median * 1e6, floor * 1e6, times.median / floor);
+  printf("%-22s %-8s%-14s %9.2f us  floor %8.2f  ratio %5.2f\n", "gdn_decode_cuda", pos0 % 2 ? "T=1 odd" : "T=1 even",
+         rows_note(), times.median * 1e6, floor * 1e6, times.median / floor);
   fflush(stdout);
 out:
   for (int k = 0; k < STAGES; ++k) {
@@ -315,7 +316,7 @@ static strata_status run_op(st_cuda *cuda, const stk_op *op, int32_t T, strata_e
       ST_TRY(lab_settings_put(&settings, "pos0", sizes[s].pos0, err));
       ST_TRY(lab_settings_put(&settings, "rows", rows, err));
       ST_TRY(lab_args_make(op, &settings, &r.args, err));
-      snprintf(label, sizeof label, "T=%d pos0=%d", (int)sizes[s].T, (int)sizes[s].pos0);
+      snprintf(label, sizeof label, "T=%d pos0=%d%s", (int)sizes[s].T, (int)sizes[s].pos0, rows_note());
       if (T && T != sizes[s].T) continue;
       if (sizes[s].pos0 && !lab_op_has_param(op, "pos0")) continue;
       if (sizes[s].T != 1 && !lab_op_has_param(op, "T")) continue;
@@ -341,7 +342,7 @@ static strata_status run(st_cuda *cuda, const char *what, int32_t T, strata_erro
   if (is_wanted(what, "batch")) ST_TRY(run_batches(cuda, err));
   for (int32_t pos0 = 0; pos0 < 2 && is_wanted(what, "decode"); ++pos0) ST_TRY(run_decode(cuda, pos0, err));
   if (is_wanted(what, "layers")) ST_TRY(run_prompts(cuda, err));
-  if (is_wanted(what, "qsa_decode")) ST_TRY(run_qsa_decode(cuda, err));
+  if (is_wanted(what, "qsa_decode") && rows == STK_F32) ST_TRY(run_qsa_decode(cuda, err));
   return STRATA_OK;
 }
 

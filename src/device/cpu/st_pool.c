@@ -19,7 +19,7 @@
 
 enum {
   SPINS = 4000,        /* about 50 us of waiting before a thread gives its CPU away */
-  /* Kernels keep panels of up to 300 KiB on the stack, and the thread sanitizer puts its
+  /* Kernels keep panels of up to 350 KiB on the stack, and the thread sanitizer puts its
    * own data there too. Only what is touched takes memory. */
   STACK_BYTES = 4 << 20
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/st_mem.h"
+#include "gdn_pre/gdn_pre.h"
 #include "model/st_json.h"
 #include "moe_route/moe_route.h"
 #include "os/st_file.h"
@@ -183,6 +184,7 @@ static strata_status check_dims(const reader *r, const qwen4_config *c, strata_e
   const rule rules[] = {
       {c->gdn_k_dim % KERNEL_LANES == 0, STRATA_UNSUPPORTED, "linear_key_head_dim", c->gdn_k_dim,
        lanes},
+      {c->gdn_k_dim <= STK_GDN_PRE_K_DIM_MAX, STRATA_UNSUPPORTED, "linear_key_head_dim", c->gdn_k_dim, "at most 512"},
       {c->gdn_v_dim % KERNEL_LANES == 0, STRATA_UNSUPPORTED, "linear_value_head_dim", c->gdn_v_dim,
        lanes},
       {c->head_dim % KERNEL_LANES == 0, STRATA_UNSUPPORTED, "head_dim", c->head_dim, lanes},
