@@ -19,7 +19,7 @@
 #include "kreg/st_kreg.h"
 #include "kreg/st_source.h"
 
-static const int chips[][2] = {{8, 0}, {9, 0}, {10, 0}};
+static const int chips[][2] = {{8, 0}, {9, 0}, {10, 0}}; /* as {major, minor} */
 enum { N_CHIPS = sizeof chips / sizeof *chips };
 
 static st_cuda_nvrtc nvrtc;
@@ -62,19 +62,23 @@ static void compile(const stk_cuda_kernel *kernel, const char *options, int majo
   st_cuda_cubin_release(&cubin);
 }
 
-/* With the options that its plan gives for args, on chips from a generation on. */
-static void compile_everywhere(const stk_cuda_kernel *kernel, const void *args, int least_major) {
+/* Generations of chips. */
+enum { AMPERE = 8, HOPPER = 9, BLACKWELL = 10 };
+
+/* With the options that its plan gives for args, on chips of these generations. */
+static void compile_for(const stk_cuda_kernel *kernel, const void *args, int first, int last) {
   stk_cuda_launch launch;
   const char *refused = kernel->plan(args, &(stk_cuda_chip){132, 227 << 10}, &launch);
   if (refused) fail_msg("%s", refused);
   for (int i = 0; i < N_CHIPS; ++i) {
-    if (chips[i][0] < least_major || !is_wanted(chips[i])) continue;
+    if (chips[i][0] < first || chips[i][0] > last || !is_wanted(chips[i])) continue;
     if (st_cuda_nvrtc_knows(&nvrtc, chips[i][0], chips[i][1])) compile(kernel, launch.options, chips[i][0], chips[i][1]);
     else print_message("NVRTC does not know sm_%d%d\n", chips[i][0], chips[i][1]);
   }
 }
 
-/* The released shape, with each type of rows or cache that the op takes. */
+/* The released shape for all chips, and with each type of rows or cache that the op takes
+ * for one of them. */
 static void test_compiles(void **state) {
   const stk_cuda_kernel *kernel = *state;
   const stk_op *op = st_kreg_op((st_op)st_kreg_op_by_name(kernel->op));
@@ -95,7 +99,8 @@ static void test_compiles(void **state) {
   for (int32_t t = only_chip() ? n_types - 1 : 0; t < n_types; ++t) {
     if (type) *type = t;
     if (op->derive) op->derive(&args);
-    compile_everywhere(kernel, &args, 8);
+    const bool everywhere = t == 0 || only_chip();
+    compile_for(kernel, &args, everywhere ? AMPERE : HOPPER, everywhere ? BLACKWELL : HOPPER);
   }
 }
 
@@ -106,7 +111,7 @@ static void test_batch(void **state) {
   for (int32_t rows = STK_F32; rows <= STK_F16; ++rows) {
     stk_gdn_step_args step = *(const stk_gdn_step_args *)stk_gdn_step_op.released;
     step.rows = rows;
-    compile_everywhere(&stk_cuda_gdn_step_batch_cuda, &(stk_gdn_step_batch_args){&step, 64}, 8);
+    compile_for(&stk_cuda_gdn_step_batch_cuda, &(stk_gdn_step_batch_args){&step, 64}, AMPERE, BLACKWELL);
   }
 }
 
@@ -119,7 +124,7 @@ static void test_decode(void **state) {
                                 .post = *(const stk_gdn_post_args *)stk_gdn_post_op.released};
     args.pre.n_tokens = args.post.n_tokens = 1;
     args.pre.rows = args.step.rows = args.post.rows = rows;
-    compile_everywhere(&stk_cuda_gdn_decode_cuda, &args, 9);
+    compile_for(&stk_cuda_gdn_decode_cuda, &args, HOPPER, BLACKWELL);
   }
 }
 

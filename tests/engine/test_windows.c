@@ -24,8 +24,11 @@ static const split short_splits[] = {
     {"5 9 2 ...", {5, 9, 2}, 3},
 };
 
+/* All splits once; a sanitizer, for which token by token takes minutes, learns nothing from
+ * them with other numbers of threads. */
 enum {
   N_RECALL_SPLITS = sizeof recall_splits / sizeof *recall_splits,
+  N_OTHER_THREADS_SPLITS = UNDER_SANITIZER ? 2 : N_RECALL_SPLITS,
   N_SHORT_SPLITS = sizeof short_splits / sizeof *short_splits
 };
 
@@ -58,7 +61,7 @@ static void check_splits(const char *isa, int32_t n_threads, const int32_t *ids,
 
 static void test_one_thread(void **state) {
   (void)state;
-  check_splits(NULL, 1, fix.ids, RECALL, recall_splits, N_RECALL_SPLITS, &fix.recall);
+  check_splits(NULL, 1, fix.ids, RECALL, recall_splits, N_OTHER_THREADS_SPLITS, &fix.recall);
 }
 
 static void test_two_threads(void **state) {
@@ -68,7 +71,7 @@ static void test_two_threads(void **state) {
 
 static void test_seven_threads(void **state) {
   (void)state;
-  check_splits(NULL, 7, fix.ids, RECALL, recall_splits, N_RECALL_SPLITS, &fix.recall);
+  check_splits(NULL, 7, fix.ids, RECALL, recall_splits, N_OTHER_THREADS_SPLITS, &fix.recall);
 }
 
 /* The whole prompt once at every level (in two windows, so that the second one
