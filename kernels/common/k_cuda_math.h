@@ -69,11 +69,10 @@ KC_INLINE float kf_div(float top, float divisor) { return kc_divide_near(top, di
 #undef KI
 #undef KM
 
-/* The shared functions where they need neither the unit 2^-64 nor a bound, which is from -16
- * on up to some 60, for silu also from 2^-60 on, as a smaller |x| makes the numerator tiny.
+/* Where the shared functions need neither the unit 2^-64 (from -16 on) nor a bound (up to some
+ * 60), and silu's numerator is not tiny: sigmoid in [-16, 48), silu for |x| in [2^-60, 16).
  * Said as bits whose two highest are 0, so that of many numbers an OR tells whether all are:
- * sigmoid from -16 to 48, of which a float in [0, 2) is made; silu for |x| from 2^-60 to 16.
- * A NaN is far. */
+ * of [-16, 48) a float in [0, 2) is made. A NaN is in neither. */
 KC_INLINE unsigned kc_sigmoid_range(float x) { return (unsigned)ks_bits(ks_fma(x, 0.03125f, 0.5f)); }
 KC_INLINE unsigned kc_silu_range(float x) { return (unsigned)ks_bits(x) * 2u - 2u * 0x21800000u; }
 KC_INLINE int kc_are_in_range(unsigned ranges) { return !(ranges & 0xc0000000u); }

@@ -8,8 +8,10 @@
 
 #include "common/k_math.h"
 
+/* Whether it is one of the two. */
 static inline int k_rows_are_known(int32_t type) { return type == STK_F32 || type == STK_F16; }
 
+/* Of n elements. */
 static inline size_t k_rows_bytes(int64_t n, int32_t type) { return (size_t)n * (type == STK_F16 ? 2u : 4u); }
 
 /* Where element i lies. */
@@ -20,6 +22,7 @@ static inline void *k_rows_into(void *rows, int64_t i, int32_t type) {
   return (char *)rows + i * (type == STK_F16 ? 2 : 4);
 }
 
+/* Element i. */
 static inline float k_rows_get(const void *rows, int64_t i, int32_t type) {
   return type == STK_F16 ? ks_from_half(((const uint16_t *)rows)[i]) : ((const float *)rows)[i];
 }
@@ -31,13 +34,6 @@ static inline void k_rows_put(void *rows, int64_t i, int32_t type, float x) {
 /* n elements from element i on. */
 static inline void k_rows_read(const void *rows, int64_t i, int32_t type, int64_t n, float *x) {
   for (int64_t e = 0; e < n; ++e) x[e] = k_rows_get(rows, i + e, type);
-}
-
-/* The same in place if they are f32, else widened. */
-static inline const float *k_rows_in_f32(const void *rows, int64_t i, int32_t type, int64_t n, float *wide) {
-  if (type == STK_F32) return (const float *)rows + i;
-  k_rows_read(rows, i, type, n, wide);
-  return wide;
 }
 
 #endif

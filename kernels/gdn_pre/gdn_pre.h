@@ -12,9 +12,8 @@
  * parts of conv. Rows before the window come from history; the keys of the two
  * tokens before it from k_tail (zeros before the sequence).
  *
- * rows is the type of all rows of channels, f32 or f16 (common/k_rows.h): halves of what
- * a matrix product gives and of what the recurrence takes are half the bytes. kq, kk and
- * kkq are of kn and qn as stored.
+ * rows is the type of all rows of channels, f32 or f16 (common/k_rows.h). kq, kk and kkq
+ * are of kn and qn as stored.
  *
  * Shapes    qkv      in     rows [T][C], C = 2*Hk*Dk + Hv*Dv
  *           ab       in     f32 [T][2*Hv]    a, then b

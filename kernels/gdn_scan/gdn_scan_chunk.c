@@ -23,7 +23,7 @@
  *           of a part that share a key share its dots.
  * Source    Yang, Wang, Zhang, Shen, Kim, arXiv:2406.06484 (the form), and
  *           arXiv:2412.06464 (with decay). */
-#include "common/k_rows.h"
+#include "common/k_vrows.h"
 #include "gdn_scan/gdn_scan.h"
 
 enum { CHUNK = 64, ROWS = 4, COLS = STK_GDN_TILE };
@@ -140,13 +140,13 @@ static void run_heads(const stk_gdn_scan_args *a, int64_t begin, int64_t end) {
   key_chunk key;
   value_chunk value = {.key = &key, .v = a->vc, .o = a->o, .v_stride = dv, .type = a->rows};
   key.dk = dk;
-  const float *before = k_rows_in_f32(a->kn, kh * (T + 2) * dk, a->rows, 2 * dk, key.wide_k);
+  const float *before = kv_rows_in_f32(a->kn, kh * (T + 2) * dk, a->rows, 2 * dk, key.wide_k);
   for (int64_t tile = begin * tiles; tile < end * tiles; ++tile)
     stk_gdn_settle_tile(a->state + tile * tile_floats, before, before + dk, a->pos0, a->k_dim);
   for (int64_t t = 0; t < T; t += CHUNK) {
     key.n = T - t < CHUNK ? T - t : CHUNK;
-    key.k = k_rows_in_f32(a->kn, (kh * (T + 2) + 2 + t) * dk, a->rows, key.n * dk, key.wide_k);
-    key.q = k_rows_in_f32(a->qn, (kh * T + t) * dk, a->rows, key.n * dk, key.wide_q);
+    key.k = kv_rows_in_f32(a->kn, (kh * (T + 2) + 2 + t) * dk, a->rows, key.n * dk, key.wide_k);
+    key.q = kv_rows_in_f32(a->qn, (kh * T + t) * dk, a->rows, key.n * dk, key.wide_q);
     start_key_chunk(&key);
     for (int64_t h = begin; h < end; ++h) {
       value.first = (h * T + t) * dv;
