@@ -21,12 +21,11 @@ KC_INLINE float kc_divide_near(float a, float c, float y) {
   return ks_fma(ks_fma(-q, c, a), y, q);
 }
 
-/* Both in the range of kc_divide_near's a; false for a NaN. */
+/* Both in [2^-64, 2^64), where kc_divide_near's a may be; false for a NaN. The bits, without
+ * their sign and from the lowest on, have then no highest bit. */
 KC_INLINE int kc_are_near(float a, float b) {
-  a = kc_abs(a);
-  b = kc_abs(b);
-  const float low = a < b ? a : b, high = a < b ? b : a;
-  return (low >= 8.07793567e-28f) & (high <= 1.23794004e27f);
+  const unsigned lowest = 2u * 0x1f800000u;
+  return !((((unsigned)ks_bits(a) * 2u - lowest) | ((unsigned)ks_bits(b) * 2u - lowest)) >> 31);
 }
 
 /* In the range of its c. */

@@ -330,7 +330,8 @@ KC_INLINE void write_output(const unit *u, const pending *y, int64_t dv) {
 
 /* A row's update, and its part of the sums with one vector. A multiply-add of three
  * registers that the one before did not read takes two cycles, so neighbours share one
- * where they can: the columns go forth and back. */
+ * where they can: the columns go forth and back. Who goes which way, and where the queries
+ * are cut, was chosen by time (NOTES.md). */
 KC_INLINE int forth_or_back(int c, int back) { return back ? COLS - 1 - c : c; }
 KC_INLINE void add_row(float x[COLS], float k, const float d[COLS], int back) {
   KC_UNROLL for (int n = 0; n < COLS; ++n) {
@@ -357,7 +358,7 @@ KC_INLINE void keys(part *p, kc_near k, int rows, int g0, int g1, float p_even[C
     }
 #endif
     KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i) add_row(p->x[i], p->k1[i], p->d1, i & 1);
-    KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i) add_row(p->x[i], p->k2[i], p->d2, i & 1);
+    KC_UNROLL for (int i = 4 * g + 3; i >= 4 * g; --i) add_row(p->x[i], p->k2[i], p->d2, i & 1);
     kc4 even = kc_near_load4(kc_near_add(k, 2 * stride + 4 * g)), odd = kc_near_load4(kc_near_add(k, 3 * stride + 4 * g));
     KC_UNROLL for (int j = 0; j < 4; ++j) {
       const int i = 4 * g + j;
@@ -382,7 +383,7 @@ KC_INLINE query load_query(kc_near k, int rows, int g) {
 
 KC_INLINE void use_query(const part *p, query q, int g, pending *y) {
   KC_UNROLL for (int j = 0; j < 4; ++j) {
-    sum_row(y->r_even, p->x[4 * g + j], q.even.v[j], 0);
+    sum_row(y->r_even, p->x[4 * g + j], q.even.v[j], !(j & 1));
     sum_row(y->r_odd, p->x[4 * g + j], q.odd.v[j], 1);
   }
 }
@@ -390,13 +391,6 @@ KC_INLINE void use_query(const part *p, query q, int g, pending *y) {
 /* The sums with the queries of groups g0 .. g1 - 1. */
 KC_INLINE void queries(const part *p, kc_near k, int rows, int g0, int g1, pending *y) {
   KC_UNROLL for (int g = g0; g < g1; ++g) use_query(p, load_query(k, rows, g), g, y);
-}
-
-/* kc_divide_near, corrected once more than it needs to be: without that, ptxas puts the
- * loop's multiply-adds in an order with 23 more conflicts of register banks (NOTES.md). */
-KC_INLINE float divide(float a, float c, float y) {
-  const float q = kc_divide_near(a, c, y);
-  return ks_fma(ks_fma(-q, c, a), y, q);
 }
 
 /* One pair. y is the pair before, and becomes this one. True if the quick way of
@@ -426,11 +420,11 @@ KC_INLINE int pair(part *p, const unit *u, const place *at, void *o, int64_t dv,
   y->half = cs.v[2] * ks_fma(-y->c1, first, v_even);
   y->w = rest.v[0] * y->half;
   y->delta = cs.v[3] * ks_fma(-dots.v[2], y->w, ks_fma(-y->c2, second, v_odd));
-  const float d1 = divide(y->half, y->c1, rest.v[1]), d2 = divide(y->delta, y->c2, rest.v[2]);
-  queries(p, at->k, rows, 2, n - n / 4, y);
+  const float d1 = kc_divide_near(y->half, y->c1, rest.v[1]), d2 = kc_divide_near(y->delta, y->c2, rest.v[2]);
+  queries(p, at->k, rows, 2, n - n / 8, y);
   to_columns(u, d1, p->d1);
   to_columns(u, d2, p->d2);
-  queries(p, at->k, rows, n - n / 4, n, y);
+  queries(p, at->k, rows, n - n / 8, n, y);
   return kc_any(!((rest.v[3] != 0.0f) & kc_are_near(y->half, y->delta)));
 }
 
@@ -531,12 +525,18 @@ KC_INLINE int in_blocks(int i, int rows) {
   return t * row_floats(rows) + four / block_fours * (rows + BLOCK_PAD) + four % block_fours * 4;
 }
 
+/* In a loop over j of which lanes 0 .. 31 take j .. j + 31: nothing is left of n. Asked for
+ * each 256 only: the loop stays one run of copies, but a short window does not go through
+ * those of a whole stage. */
+KC_INLINE int is_over(int j, int n) { return j % 256 == 0 && j >= n; }
+
 /* Copies n of at most n_max rows of Dk elements, of f32 to their blocks in a stage, of f16
- * as they lie. Loops of a fixed length, so that many copies are under way at once. */
+ * as they lie. */
 KC_INLINE void copy_rows(float *to, char *raw, const void *from, int n, int n_max, int rows, int type) {
   const int row_pieces = rows * kc_row_bytes(type) / 4; /* of 16 bytes */
   KC_UNROLL for (int j = 0; j < n_max * row_pieces; j += 32) {
     const int i = j + kc_lane;
+    if (is_over(j, n * row_pieces)) break;
     void *into = type == STK_F16 ? (void *)(raw + 16 * i) : (void *)(to + in_blocks(i, rows));
     if (i < n * row_pieces) kc_copy16(into, (const char *)from + 16 * i);
   }
@@ -583,6 +583,7 @@ KC_INLINE void copy_stage(const job *w, const unit *u, const sources *from, int6
 KC_INLINE void widen_rows(float *to, const char *raw, int n, int n_max, int rows) {
   KC_UNROLL for (int j = 0; j < n_max * rows; j += 32) {
     const int i = j + kc_lane;
+    if (is_over(j, n * rows)) break;
     if (i < n * rows) kc_store4(to + in_blocks(i, rows), kc_row_load4(raw, 4 * i, STK_F16));
   }
 }
@@ -648,11 +649,12 @@ KC_INLINE void feed(const job *w, int rows) {
       from->gb[warp] = u.gb;
     }
   }
-  kc_sync();
+  kc_sync_warp();
   for (int64_t n = 0; n < STAGES - 1; ++n) {
     copy_stage(w, &first, from, n, rows);
     kc_copy_commit();
   }
+  kc_sync();
   for (int64_t n = 0; n < n_stages; ++n) {
     const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
     const int64_t left = w->n_pairs - n * GDN_PAIRS;
@@ -693,7 +695,7 @@ KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, sca
         o = kc_row_into(o, 2 * dv, u->type);
         --m;
       } while ((m > 0) & !due);
-      if (due) finish_pair(p, u, &y, m > 0 || left > GDN_PAIRS, rows);
+      if (kc_rarely(due)) finish_pair(p, u, &y, m > 0 || left > GDN_PAIRS, rows);
     }
   }
   write_output(u, &y, dv);
@@ -709,10 +711,10 @@ KC_INLINE void compute(const job *w, int rows) {
   scalars sc = load_scalars(&u, rows);
   float half = *cell(&u, rows, 4 * rows + STK_GDN_ROW_HALF, u.own);
   load_state(&p, &u, rows);
+  if (GDN_KEEP_KEYS) load_keys(&p, &u, w->t0, rows);
   /* All of a tile's scalars are read before any are written. */
   kc_sync();
   if (w->odd_first) odd_alone(&p, &u, &sc, half, rows);
-  if (GDN_KEEP_KEYS) load_keys(&p, &u, w->t0, rows);
   compute_pairs(&p, &u, w, rows, &sc, &half);
   if (!GDN_KEEP_KEYS && w->even_last) load_keys(&p, &u, w->a->n_tokens - 1, rows);
   if (w->even_last) half = even_alone(&p, &u, &sc, w->a->n_tokens - 1, dv, rows);
