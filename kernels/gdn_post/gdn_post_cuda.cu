@@ -1,6 +1,6 @@
 /* isa: cuda
- * gdn_post -- a warp four heads of a run of tokens, which are on their way to shared
- * memory while those before them are worked on. For the norm lane l reads elements l,
+ * gdn_post -- a warp four heads of a token, or of two, which are asked for into shared
+ * memory at once; other warps work meanwhile. For the norm lane l reads elements l,
  * l + 32, ... of a head, so that the lanes of the order tree32 are the warp's; for the
  * gate four neighbours, so that they leave in one store. Square root and division of the
  * four norms are made once, in different lanes.
@@ -11,7 +11,7 @@
 #include "common/k_cuda_rows.h"
 #include "gdn_post/gdn_post_cuda_grid.h"
 
-enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
+enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS };
 
 #ifdef GDN_DV
 #define DIM GDN_DV
@@ -29,38 +29,30 @@ enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
 #define ROW_TYPE a->rows
 #endif
 
-/* A warp's rows on their way. A slot has of each head a row of o and one of z, one behind
- * the other. Of each head's two rows a lane copies the same pieces of 16 bytes: next is
- * where they are, of the token to be asked for and the first head. */
-enum { PIECES_MAX = ELEMS_MAX / 2 };
-typedef struct feed {
-  char *slots;
-  int64_t h0, left; /* tokens not yet asked for */
+/* Of the heads h0 on, n_heads (at most HEADS), the rows on their way to shared memory: of
+ * a token, of each head a row of o and one of z, one behind the other. */
+typedef struct rows {
+  char *shared;
+  int64_t h0;
   int n_heads;
-  const char *next[PIECES_MAX];
-  int64_t head_bytes[PIECES_MAX], token_bytes[PIECES_MAX]; /* from head to head, from token to token */
-} feed;
+} rows;
 
-/* Row k of o or z (which: 0 or 1) in a slot. */
-KC_INLINE void *slot_row(const feed *f, int slot, int which, int k, int dim, int type) {
-  return kc_row_into(f->slots + slot * gdn_post_slot_bytes(dim, kc_row_bytes(type)), (2 * k + which) * dim, type);
+/* Row k of o or z (which: 0 or 1) of token i of the run. */
+KC_INLINE void *row_of(const rows *r, int i, int which, int k, int dim, int type) {
+  return kc_row_into(r->shared + i * gdn_post_token_bytes(dim, kc_row_bytes(type)), (2 * k + which) * dim, type);
 }
 
-/* Rows in whole pieces of 16 bytes are asked for in few instructions. */
-KC_INLINE int has_pieces(int dim, int type) { return dim * kc_row_bytes(type) % 16 == 0; }
-KC_INLINE int row_pieces(int dim, int type) { return dim * kc_row_bytes(type) / 16; }
-KC_INLINE int lane_pieces(int dim, int type) { return (2 * row_pieces(dim, type) + 31) / 32; }
-
-KC_INLINE void feed_begin(feed *f, const stk_gdn_post_args *a, int64_t t0, int64_t t1, int dim, int type) {
-  const int64_t row_bytes = dim * kc_row_bytes(type);
-  f->left = t1 - t0;
-  if (!has_pieces(dim, type)) return;
-  KC_UNROLL for (int j = 0; j < lane_pieces(dim, type); ++j) {
-    const int piece = 32 * j + kc_lane, n = row_pieces(dim, type), is_z = piece >= n;
-    f->head_bytes[j] = is_z ? row_bytes : a->n_tokens * row_bytes;
-    f->token_bytes[j] = is_z ? a->v_heads * row_bytes : row_bytes;
-    f->next[j] = (const char *)(is_z ? a->z : a->o) + f->h0 * f->head_bytes[j] + t0 * f->token_bytes[j] +
-                 16 * (is_z ? piece - n : piece);
+/* Rows of whole pieces of 16 bytes: of each head's two rows a lane copies the same pieces. */
+KC_INLINE void ask_pieces(const stk_gdn_post_args *a, const rows *r, int64_t t, int i, int dim, int type) {
+  const int row_bytes = dim * kc_row_bytes(type), n = row_bytes / 16;
+  KC_UNROLL for (int j = 0; j < 2 * n; j += 32) {
+    const int piece = j + kc_lane, is_z = piece >= n;
+    const int64_t head_bytes = is_z ? row_bytes : a->n_tokens * (int64_t)row_bytes;
+    const int64_t token_bytes = is_z ? a->v_heads * (int64_t)row_bytes : row_bytes;
+    const char *from = (const char *)(is_z ? a->z : a->o) + r->h0 * head_bytes + t * token_bytes + 16 * (is_z ? piece - n : piece);
+    char *to = (char *)row_of(r, i, 0, 0, dim, type) + 16 * piece;
+    KC_UNROLL for (int k = 0; k < HEADS; ++k)
+      if (k < r->n_heads && (2 * n % 32 == 0 || piece < 2 * n)) kc_copy16(to + 2 * k * row_bytes, from + k * head_bytes);
   }
 }
 
@@ -74,25 +66,18 @@ KC_INLINE void ask_row(void *to, const void *from, int dim, int type) {
     for (int i = kc_lane; i < dim; i += 32) ((uint16_t *)to)[i] = ((const uint16_t *)from)[i];
 }
 
-/* Asks for the next token; for none if none is left. t: which one it is. */
-KC_INLINE void ask(const stk_gdn_post_args *a, feed *f, int64_t t, int slot, int dim, int type) {
-  const int n_heads = f->left > 0 ? f->n_heads : 0, n_pieces = 2 * row_pieces(dim, type);
-  KC_UNROLL for (int k = 0; k < HEADS; ++k) {
-    if (has_pieces(dim, type)) {
-      char *to = (char *)slot_row(f, slot, 0, k, dim, type) + 16 * kc_lane;
-      KC_UNROLL for (int j = 0; j < lane_pieces(dim, type); ++j)
-        if (k < n_heads && (n_pieces % 32 == 0 || 32 * j + kc_lane < n_pieces))
-          kc_copy16(to + 512 * j, f->next[j] + k * f->head_bytes[j]);
-    } else if (k < n_heads) {
-      const int64_t o = ((f->h0 + k) * a->n_tokens + t) * dim, z = (t * a->v_heads + f->h0 + k) * dim;
-      ask_row(slot_row(f, slot, 0, k, dim, type), kc_row_at(a->o, o, type), dim, type);
-      ask_row(slot_row(f, slot, 1, k, dim, type), kc_row_at(a->z, z, type), dim, type);
-    }
+/* Asks for token t, number i of the run. */
+KC_INLINE void ask(const stk_gdn_post_args *a, const rows *r, int64_t t, int i, int dim, int type) {
+  if (dim * kc_row_bytes(type) % 16 == 0) {
+    ask_pieces(a, r, t, i, dim, type);
+    return;
   }
-  if (has_pieces(dim, type))
-    KC_UNROLL for (int j = 0; j < lane_pieces(dim, type); ++j) f->next[j] += f->token_bytes[j];
-  --f->left;
-  kc_copy_commit();
+  KC_UNROLL for (int k = 0; k < HEADS; ++k) {
+    const int64_t o = ((r->h0 + k) * a->n_tokens + t) * dim, z = (t * a->v_heads + r->h0 + k) * dim;
+    if (k >= r->n_heads) break;
+    ask_row(row_of(r, i, 0, k, dim, type), kc_row_at(a->o, o, type), dim, type);
+    ask_row(row_of(r, i, 1, k, dim, type), kc_row_at(a->z, z, type), dim, type);
+  }
 }
 
 /* A lane's elements of a row; those beyond the end are 0, so that they add nothing. */
@@ -139,40 +124,37 @@ KC_INLINE void finish(const stk_gdn_post_args *a, int64_t at, const float *o, co
   store(a, at, y, dim, n, group);
 }
 
-KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 6) {
+KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 7) {
   const int type = ROW_TYPE, dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1;
-  const int run = gdn_post_run(a->n_tokens, V_HEADS, kc_processors);
-  const int64_t t0 = (int64_t)kc_block * run, t1 = t0 + run < a->n_tokens ? t0 + run : a->n_tokens;
-  const int64_t h0 = ((int64_t)kc_block_y * WARPS + kc_warp) * HEADS;
+  const int row_bytes = kc_row_bytes(type), run_max = gdn_post_run_max(row_bytes);
+  const int run = gdn_post_run(a->n_tokens, V_HEADS, kc_processors, row_bytes);
+  const int t0 = kc_block * run, n_tokens = a->n_tokens - t0 < run ? a->n_tokens - t0 : run;
+  const int h0 = (kc_block_y * WARPS + kc_warp) * HEADS, left = V_HEADS - h0;
   KC_SHARED(char, shared);
-  const int left = (int)(a->v_heads - h0);
   float gain[ELEMS_MAX];
-  int slot = 0;
-  feed f;
   if (left <= 0) return;
-  f.slots = shared + kc_warp * SLOTS * gdn_post_slot_bytes(dim, kc_row_bytes(type));
-  f.h0 = h0;
-  f.n_heads = V_HEADS % HEADS == 0 || left > HEADS ? HEADS : left; /* a constant where it can be */
-  feed_begin(&f, a, t0, t1, dim, type);
-  KC_UNROLL for (int k = 0; k < SLOTS; ++k) ask(a, &f, t0 + k, k, dim, type);
+  const rows r = {shared + kc_warp * gdn_post_warp_bytes(dim, row_bytes), h0,
+                  V_HEADS % HEADS == 0 || left > HEADS ? HEADS : left}; /* a constant where it can be */
+  KC_UNROLL for (int i = 0; i < run_max; ++i) {
+    if (i < n_tokens) ask(a, &r, t0 + i, i, dim, type);
+    kc_copy_commit();
+  }
   load(a->gain, gain, dim, n, group, STK_F32);
-  for (int64_t t = t0; t < t1; ++t) {
+  for (int i = 0; i < n_tokens; ++i) {
     float o[HEADS][ELEMS_MAX], z[HEADS][ELEMS_MAX], sum[HEADS];
-    kc_copy_wait(SLOTS - 1);
+    if (i + 1 < run_max) kc_copy_wait(1);
+    else kc_copy_wait(0);
     kc_sync_warp();
     KC_UNROLL for (int k = 0; k < HEADS; ++k) {
-      const void *o_row = slot_row(&f, slot, 0, k, dim, type);
+      const void *o_row = row_of(&r, i, 0, k, dim, type);
       load(o_row, o[k], dim, n, 1, type);
       sum[k] = squares(o[k], n);
       if (group != 1) load(o_row, o[k], dim, n, group, type);
-      load(slot_row(&f, slot, 1, k, dim, type), z[k], dim, n, group, type);
+      load(row_of(&r, i, 1, k, dim, type), z[k], dim, n, group, type);
     }
-    kc_sync_warp();
-    ask(a, &f, t + SLOTS, slot, dim, type);
-    slot = slot + 1 < SLOTS ? slot + 1 : 0;
     kc_rsqrt_sums(sum, HEADS, 1.0f / (float)dim, a->eps);
     KC_UNROLL for (int k = 0; k < HEADS; ++k)
-      if (k < f.n_heads) finish(a, (t * a->v_heads + h0 + k) * dim, o[k], z[k], gain, sum[k], dim, n, group);
+      if (k < r.n_heads)
+        finish(a, ((t0 + i) * (int64_t)V_HEADS + h0 + k) * dim, o[k], z[k], gain, sum[k], dim, n, group);
   }
-  kc_copy_wait(0);
 }

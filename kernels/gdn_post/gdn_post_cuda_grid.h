@@ -5,25 +5,30 @@
 
 #include "gdn_post/gdn_post.h"
 
-/* A warp takes a run of tokens of HEADS heads; SLOTS tokens are on their way to it. */
-enum { GDN_POST_WARPS = 4, GDN_POST_HEADS = 4, GDN_POST_SLOTS = 2, GDN_POST_BLOCKS = 12, GDN_POST_RUN = 4 };
+/* A warp takes a run of tokens of HEADS heads. */
+enum { GDN_POST_WARPS = 4, GDN_POST_HEADS = 4, GDN_POST_BLOCKS = 12 };
 
 /* Blocks that the heads need. */
 static inline int gdn_post_groups(int v_heads) {
   return (int)(((int64_t)v_heads + GDN_POST_WARPS * GDN_POST_HEADS - 1) / (GDN_POST_WARPS * GDN_POST_HEADS));
 }
 
-/* Tokens of a run: as few as make at most BLOCKS blocks a processor, of which it holds half
- * at a time, so that there is a second turn to even out the first; and at most RUN, with
- * which there are many turns. */
-static inline int gdn_post_run(int n_tokens, int v_heads, int n_processors) {
-  const int runs = n_processors * GDN_POST_BLOCKS / gdn_post_groups(v_heads);
-  int run = 1;
-  while (run < GDN_POST_RUN && n_tokens > run * runs) ++run;
-  return run;
+/* Tokens of a run, all of which are asked for at its begin: 4 KB of rows at a head
+ * dimension of 128. Longer ones leave the chip uneven at the end, shorter ones begin too
+ * often (NOTES.md). */
+static inline int gdn_post_run_max(int row_bytes) { return row_bytes == 2 ? 2 : 1; }
+
+/* 1 while the runs make at most BLOCKS blocks a processor. */
+static inline int gdn_post_run(int n_tokens, int v_heads, int n_processors, int row_bytes) {
+  return n_tokens <= n_processors * GDN_POST_BLOCKS / gdn_post_groups(v_heads) ? 1 : gdn_post_run_max(row_bytes);
 }
 
-/* Bytes of a slot in shared memory: of each head a row of o and one of z. */
-static inline int gdn_post_slot_bytes(int dim, int row_bytes) { return GDN_POST_HEADS * 2 * dim * row_bytes; }
+/* Bytes of a token in shared memory: of each head a row of o and one of z. */
+static inline int gdn_post_token_bytes(int dim, int row_bytes) { return GDN_POST_HEADS * 2 * dim * row_bytes; }
+
+/* Bytes of a warp there. */
+static inline int gdn_post_warp_bytes(int dim, int row_bytes) {
+  return gdn_post_run_max(row_bytes) * gdn_post_token_bytes(dim, row_bytes);
+}
 
 #endif
