@@ -33,11 +33,12 @@ typedef struct own_part {
 /* The rows of a convolution at the token, which a lane keeps as they are. */
 KC_INLINE void conv_load(conv *v, row_bits *history, float *x, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps,
                          int type) {
-  conv_begin(v, a, c0, n, n_taps, 1, 0, type);
-  KC_UNROLL for (int j = 0; j < n_taps; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i)
-      history[j].bits[i] = kc_row_bits(raw_row(v, n_taps, j - (n_taps - 1), type), 32 * i, type);
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_row_of_bits(history[n_taps - 1].bits[i], type);
+  row_bits *token = &history[n_taps - 1];
+  *v = conv_at(a, c0, n_taps, 1, type);
+  conv_ask(v, history, n, n_taps, 1, 0, type);
+  KC_UNROLL for (int i = 0; i < n; ++i) token->bits[i] = kc_row_bits(v->x, 32 * i, type);
+  conv_begin(v, history, n, n_taps, type);
+  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_row_of_bits(token->bits[i], type);
 }
 
 KC_INLINE void own_load(own_part *w, const stk_gdn_decode_args *a, int h, int kh, int n_taps) {

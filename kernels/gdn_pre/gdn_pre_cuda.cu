@@ -77,6 +77,11 @@ KC_INLINE void await_chunk(void) {
   kc_sync_warp();
 }
 
+/* What is asked for first: with rows of f16 taps and rows before the run (all warps begin at
+ * once, and theirs would wait behind the chunks of all others), with rows of f32 the
+ * chunks. NOTES.md has the times. */
+KC_INLINE int do_taps_come_first(int type) { return type == STK_F16; }
+
 /* ---- key heads --------------------------------------------------------------------------- */
 
 /* Where the next token's query, key and dots go. */
@@ -174,6 +179,16 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int en
   void *kn = kc_row_into(a->kn, h * (T + 2) * dim, type);
   void *tail[2] = {kc_row_into(a->k_tail, cq, type), kc_row_into(a->k_tail, ck, type)};
   key_run r;
+  row_bits before[2], before_q[TAPS_MAX], before_k[TAPS_MAX];
+  KC_UNROLL for (int j = 0; j < 2; ++j)
+    KC_UNROLL for (int i = 0; i < n; ++i) before[j].bits[i] = 0;
+  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_bits(tail[j], &before[j], n, type);
+  r.vq = conv_at(a, cq, n_taps, 1, type);
+  r.vk = conv_at(a, ck, n_taps, 1, type);
+  if (do_taps_come_first(type)) {
+    conv_ask(&r.vq, before_q, n, n_taps, 1, t0, type);
+    conv_ask(&r.vk, before_k, n, n_taps, 1, t0, type);
+  }
   feed_begin(&r.fq, a, cq, t0, t1, slots, type);
   feed_begin(&r.fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * part_bytes(n, type), type);
   for (int c = 0; c < CHUNKS; ++c) {
@@ -181,15 +196,15 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int en
     feed_ask(&r.fk, KEY_CHUNK, n, type);
     kc_copy_commit();
   }
-  row_bits before[2];
-  KC_UNROLL for (int j = 0; j < 2; ++j)
-    KC_UNROLL for (int i = 0; i < n; ++i) before[j].bits[i] = 0;
-  if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_bits(tail[j], &before[j], n, type);
+  if (!do_taps_come_first(type)) {
+    conv_ask(&r.vq, before_q, n, n_taps, 1, t0, type);
+    conv_ask(&r.vk, before_k, n, n_taps, 1, t0, type);
+  }
   KC_UNROLL for (int j = 0; j < 2; ++j)
     KC_UNROLL for (int i = 0; i < n; ++i) r.old[j][i] = kc_row_of_bits(before[j].bits[i], type);
+  conv_begin(&r.vq, before_q, n, n_taps, type);
+  conv_begin(&r.vk, before_k, n, n_taps, type);
   if (ends) kc_sync(); /* before the new tail is written, the old one has been read */
-  conv_begin(&r.vq, a, cq, n, n_taps, 1, t0, type);
-  conv_begin(&r.vk, a, ck, n, n_taps, 1, t0, type);
   if (t0 == 0) {
     conv_advance(&r.vq, T, n, n_taps, 1, type);
     conv_advance(&r.vk, T, n, n_taps, 1, type);
@@ -225,20 +240,25 @@ KC_INLINE void gates(const stk_gdn_pre_args *a, int h, int t0, int t1) {
 /* Its values and gates, as the call wants; gates are made while the first rows come. */
 KC_INLINE void value_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int n_taps, char *slots) {
   const int64_t dim = V_DIM, c0 = 2 * (int64_t)a->k_heads * a->k_dim + h * dim;
-  const int type = ROW_TYPE, n = V_DIM / 32, group = n % 4 == 0 ? 4 : 1, n_tokens = a->kinds & STK_GDN_VALUES ? t1 - t0 : 0;
+  const int type = ROW_TYPE, n = V_DIM / 32, group = n % 4 == 0 ? 4 : 1, n_tokens = t1 - t0;
   void *vc = kc_row_into(a->vc, (h * (int64_t)a->n_tokens + t0) * dim, type);
+  row_bits before[TAPS_MAX];
   feed f;
-  conv v;
-  feed_begin(&f, a, c0, t0, t0 + n_tokens, slots, type);
+  conv v = conv_at(a, c0, n_taps, group, type);
+  if (!(a->kinds & STK_GDN_VALUES)) {
+    gates(a, h, t0, t1);
+    return;
+  }
+  if (do_taps_come_first(type)) conv_ask(&v, before, n, n_taps, group, t0, type);
+  feed_begin(&f, a, c0, t0, t1, slots, type);
   for (int c = 0; c < CHUNKS; ++c) {
     feed_ask(&f, VALUE_CHUNK, n, type);
     kc_copy_commit();
   }
   if (a->kinds & STK_GDN_GATES) gates(a, h, t0, t1);
-  if (n_tokens) {
-    conv_begin(&v, a, c0, n, n_taps, group, t0, type);
-    if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps, group, type);
-  }
+  if (!do_taps_come_first(type)) conv_ask(&v, before, n, n_taps, group, t0, type);
+  conv_begin(&v, before, n, n_taps, type);
+  if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps, group, type);
   for (int at = 0; at < n_tokens; at += VALUE_CHUNK) {
     float x[VALUE_CHUNK][ELEMS_MAX], raw[VALUE_CHUNK * ELEMS_MAX], y[VALUE_CHUNK * ELEMS_MAX];
     await_chunk();

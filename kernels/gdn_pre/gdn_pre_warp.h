@@ -32,6 +32,7 @@
 typedef struct conv {
   const void *x; /* the window's rows at the lane's first channel */
   void *history;
+  const float *taps;
   int64_t stride;
   float w[TAPS_MAX][ELEMS_MAX], row[TAPS_MAX][ELEMS_MAX];
 } conv;
@@ -69,18 +70,30 @@ KC_INLINE int value_elems(const stk_gdn_pre_args *a) {
   return V_DIM / 32;
 }
 
-/* Channels c0 on, about to do token t. */
-KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n, int n_taps, int group, int64_t t, int type) {
+/* A lane's elements of a row as they are. */
+typedef struct row_bits {
+  unsigned bits[ELEMS_MAX];
+} row_bits;
+
+/* The channels c0 on; nothing is read yet. */
+KC_INLINE conv conv_at(const stk_gdn_pre_args *a, int64_t c0, int n_taps, int group, int type) {
   const int64_t c = c0 + kc_lane * group;
-  v->stride = raw_channels(a);
-  v->x = kc_row_at(a->qkv, c, type);
-  v->history = kc_row_into(a->history, c, type);
+  conv v;
+  v.stride = raw_channels(a);
+  v.x = kc_row_at(a->qkv, c, type);
+  v.history = kc_row_into(a->history, c, type);
+  v.taps = a->conv_w + c * n_taps;
+  return v;
+}
+
+/* Asks for what token t needs: taps, and the rows before it. */
+KC_INLINE void conv_ask(conv *v, row_bits before[], int n, int n_taps, int group, int64_t t, int type) {
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j) {
     const void *row = raw_row(v, n_taps, t - (n_taps - 1) + j, type);
-    KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = kc_row_load(row, channel(i, group), type);
+    KC_UNROLL for (int i = 0; i < n; ++i) before[j].bits[i] = kc_row_bits(row, channel(i, group), type);
   }
   KC_UNROLL for (int i = 0; i < n; ++i) {
-    const float *w = a->conv_w + (c + channel(i, group)) * n_taps;
+    const float *w = v->taps + channel(i, group) * n_taps;
     if (n_taps == 4) {
       const kc4 taps = kc_load4(w);
       KC_UNROLL for (int j = 0; j < 4; ++j) v->w[j][i] = taps.v[j];
@@ -88,6 +101,12 @@ KC_INLINE void conv_begin(conv *v, const stk_gdn_pre_args *a, int64_t c0, int n,
       KC_UNROLL for (int j = 0; j < n_taps; ++j) v->w[j][i] = w[j];
     }
   }
+}
+
+/* Waits for the rows: those of f16 are widened. */
+KC_INLINE void conv_begin(conv *v, const row_bits before[], int n, int n_taps, int type) {
+  KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
+    KC_UNROLL for (int i = 0; i < n; ++i) v->row[j][i] = kc_row_of_bits(before[j].bits[i], type);
 }
 
 /* The convolution of the token whose row is x, and on to the next. */
@@ -104,13 +123,13 @@ KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *sum
 
 /* The window's last rows are the new history: all are read before one is written. */
 KC_INLINE void conv_advance(const conv *v, int64_t T, int n, int n_taps, int group, int type) {
-  unsigned row[TAPS_MAX][ELEMS_MAX];
+  row_bits row[TAPS_MAX];
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
     KC_UNROLL for (int i = 0; i < n; ++i)
-      row[j][i] = kc_row_bits(raw_row(v, n_taps, T - (n_taps - 1) + j, type), channel(i, group), type);
+      row[j].bits[i] = kc_row_bits(raw_row(v, n_taps, T - (n_taps - 1) + j, type), channel(i, group), type);
   KC_UNROLL for (int j = 0; j < n_taps - 1; ++j)
     KC_UNROLL for (int i = 0; i < n; ++i)
-      kc_row_put_bits(v->history, j * v->stride + channel(i, group), type, row[j][i]);
+      kc_row_put_bits(v->history, j * v->stride + channel(i, group), type, row[j].bits[i]);
 }
 
 /* The lane's part of tree32 of x * y. */
@@ -131,11 +150,6 @@ KC_INLINE void scale(float *x, float factor, int n) {
 
 KC_INLINE void store_row(void *to, const float *x, int n, int type) { kc_row_store_elements(to, x, n, 1, type); }
 KC_INLINE void load_row(const void *from, float *x, int n, int type) { kc_row_load_elements(from, x, n, 1, type); }
-
-/* A lane's elements of a row as they are, for a copy. */
-typedef struct row_bits {
-  unsigned bits[ELEMS_MAX];
-} row_bits;
 
 KC_INLINE void load_bits(const void *from, row_bits *x, int n, int type) {
   KC_UNROLL for (int i = 0; i < n; ++i) x->bits[i] = kc_row_bits(from, 32 * i + kc_lane, type);
