@@ -11,7 +11,8 @@
 #   gdn        times of the gated delta net, rows of f32 and of f16, and of qsa_decode
 #              (make bench-cuda first)
 #   qsa        times of the sparse attention beside their floors
-#   pipeline   36 layers of pre, scan and post as shipped against another scan, as an audit
+#   pipeline   36 layers of pre, scan and post as shipped against another scan, as audits,
+#              rows of f32 and of f16
 #   counters   ncu's stall reasons of the scan and of the sparse attention
 #
 # Environment: BUILD, where the programs lie (build). Nothing is built, so the machine
@@ -33,13 +34,16 @@ part_gdn() { "$build/tools/bench_cuda/bench_cuda" && "$build/tools/bench_cuda/be
 part_qsa() { "$build/strata" lab roof qsa --backend cuda --rounds 15; }
 # --f32 0: with gdn_post's other output, too, each size would be timed twice.
 part_pipeline() {
-  local op base=$folder/base cand=$folder/cand
+  local op rows base=$folder/base cand=$folder/cand
   mkdir -p "$base" "$cand"
   for op in gdn_pre gdn_scan gdn_post; do
     "$build/strata" lab source $op cuda >"$base/$op.cu" && cp "$base/$op.cu" "$cand/$op.cu" || return
   done
   "$build/strata" lab source gdn_scan cuda_p2 >"$cand/gdn_scan.cu" || return
-  "$build/strata" lab pipeline --backend cuda --f32 0 --base-dir "$base" --cand-dir "$cand" --report "$folder/audit"
+  for rows in 0 1; do # f32, f16
+    "$build/strata" lab pipeline --backend cuda --f32 0 --set rows=$rows --base-dir "$base" --cand-dir "$cand" \
+      --report "$folder/rows_$rows" || return
+  done
 }
 # Of the scan, a launch after a few that warm up; of the others, the first ones.
 part_counters() {
