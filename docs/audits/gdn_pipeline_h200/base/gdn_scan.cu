@@ -18,7 +18,8 @@
  * GDN_WARPS such warps of one key head and one more warp make a block. That warp
  * copies tokens to shared memory GDN_PREFETCH stages of GDN_PAIRS pairs ahead, and
  * follows the scalars (c, s, c1), which depend on the gates alone: per pair it
- * leaves a record with everything that is the same for all columns.
+ * leaves a record with everything that is the same for all columns. Rows of f16 it
+ * widens there: it has time, the others have none.
  *
  * A pair has two halves. First the waiting update and the sums with k, then the
  * sums with q. The deltas need the sums with k only: reducing these over the
@@ -34,10 +35,11 @@
  *   GDN_PREFETCH  stages ahead: 1 or 2
  *   GDN_KEEP_KEYS 1: the keys of the pair before stay in registers; 0: they are read
  *                 again from shared memory
- * and whoever compiles it GDN_DK and GDN_DV; without them Dk and Dv are run-time
- * values, for tests. */
+ * and whoever compiles it GDN_DK, GDN_DV and GDN_ROWS; without them dimensions and type
+ * of the rows are run-time values, for tests. */
 #include "common/k_cuda.h"
 #include "common/k_cuda_math.h"
+#include "common/k_cuda_rows.h"
 #include "gdn_scan/gdn_scan.h"
 
 #ifdef GDN_DK
@@ -46,6 +48,11 @@
 #else
 #define ROWS (a->k_dim / 4)
 #define ROWS_MAX 64
+#endif
+#ifdef GDN_ROWS
+#define ROW_TYPE GDN_ROWS
+#else
+#define ROW_TYPE a->rows
 #endif
 #ifdef GDN_DV
 #define COLUMNS GDN_DV
@@ -87,8 +94,10 @@ typedef struct part {
 /* A warp's columns, and where its lane stands in them. */
 typedef struct unit {
   float *tile; /* row 0 of the first tile */
-  const float *kn, *qn, *dots, *gb, *v; /* of token 0; v at the first column */
-  float *o;
+  const void *kn, *qn, *v; /* of token 0; v at the first column */
+  const float *dots, *gb;
+  void *o;
+  int type; /* of the rows, a constant */
   int block, n; /* lane = 8 * block + n */
   int own;      /* the lane finishes column n + 8 * own */
   int later;    /* of the lanes that own a column: writes the odd token's output */
@@ -106,6 +115,23 @@ KC_INLINE int row_floats(int rows) { return 4 * (rows + BLOCK_PAD); }
 KC_INLINE int stage_floats(int rows) {
   return (STAGE_KEYS + STAGE_TOKENS) * row_floats(rows) +
          STAGE_TOKENS * (DOTS + GDN_WARPS * (WARP_COLUMNS + 2)) + GDN_WARPS * GDN_PAIRS * RECORD;
+}
+
+/* Rows of f16 on their way to a stage: keys, queries, values, without gaps. */
+typedef struct raw_stage {
+  char *k, *q, *v;
+} raw_stage;
+
+KC_INLINE int raw_floats(int rows) {
+  return ((STAGE_KEYS + STAGE_TOKENS) * 4 * rows + STAGE_TOKENS * GDN_WARPS * WARP_COLUMNS) / 2;
+}
+
+KC_INLINE raw_stage raw_at(float *shared, int index, int rows) {
+  raw_stage r;
+  r.k = (char *)(shared + STAGES * stage_floats(rows) + index * raw_floats(rows));
+  r.q = r.k + STAGE_KEYS * 4 * rows * 2;
+  r.v = r.q + STAGE_TOKENS * 4 * rows * 2;
+  return r;
 }
 
 KC_INLINE stage stage_at(float *shared, int index, int rows) {
@@ -199,12 +225,12 @@ KC_INLINE void update(part *p, int rows) {
       p->x[i][c] = ks_fma(p->k2[i], p->d2[c], ks_fma(p->k1[i], p->d1[c], p->x[i][c]));
 }
 
-/* The sums with one vector, over the block. */
-KC_INLINE float sum_global(const part *p, const unit *u, const float *vector, int rows) {
+/* The sums with one vector, which begins at element `at`, over the block. */
+KC_INLINE float sum_global(const part *p, const unit *u, const void *row, int64_t at, int rows) {
   float sum[COLS];
   KC_UNROLL for (int c = 0; c < COLS; ++c) sum[c] = 0.0f;
   KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
-    kc4 e = kc_load4(vector + u->block * rows + 4 * g);
+    kc4 e = kc_row_load4(row, at + u->block * rows + 4 * g, u->type);
     KC_UNROLL for (int j = 0; j < 4; ++j)
       KC_UNROLL for (int c = 0; c < COLS; ++c) sum[c] = ks_fma(p->x[4 * g + j][c], e.v[j], sum[c]);
   }
@@ -213,9 +239,9 @@ KC_INLINE float sum_global(const part *p, const unit *u, const float *vector, in
 
 /* The keys of the two tokens before t. */
 KC_INLINE void load_keys(part *p, const unit *u, int64_t t, int rows) {
-  const float *k = u->kn + (t - 2) * 4 * rows + u->block * rows;
+  const void *k = kc_row_at(u->kn, (t - 2) * 4 * rows + u->block * rows, u->type);
   KC_UNROLL for (int g = 0; g < rows / 4; ++g) {
-    kc4 k1 = kc_load4(k + 4 * g), k2 = kc_load4(k + 4 * rows + 4 * g);
+    kc4 k1 = kc_row_load4(k, 4 * g, u->type), k2 = kc_row_load4(k, 4 * rows + 4 * g, u->type);
     KC_UNROLL for (int j = 0; j < 4; ++j) {
       p->k1[4 * g + j] = k1.v[j];
       p->k2[4 * g + j] = k2.v[j];
@@ -246,11 +272,11 @@ KC_INLINE void leave(part *p, const unit *u, float half, float w, float delta, f
 KC_INLINE void odd_alone(part *p, const unit *u, scalars *sc, float half, int rows) {
   const int column = u->n + 8 * u->own;
   const float *gb = u->gb, *dots = u->dots;
-  float sum_p = sum_global(p, u, u->kn, rows), sum_r = sum_global(p, u, u->qn, rows);
+  float sum_p = sum_global(p, u, u->kn, 0, rows), sum_r = sum_global(p, u, u->qn, 0, rows);
   float c2 = sc->c1 * gb[0], w = gb[0] * half;
-  float delta = gb[1] * ks_fma(-dots[1], w, ks_fma(-c2, sum_p, u->v[column]));
+  float delta = gb[1] * ks_fma(-dots[1], w, ks_fma(-c2, sum_p, kc_row_load(u->v, column, u->type)));
   float o = ks_fma(dots[0], delta, ks_fma(dots[2], w, c2 * sum_r));
-  if (u->block < COLS) u->o[column] = o;
+  if (u->block < COLS) kc_row_store(u->o, column, u->type, o);
   leave(p, u, half, w, delta, sc->c1, c2);
   follow(sc, c2);
 }
@@ -261,11 +287,11 @@ KC_INLINE float even_alone(part *p, const unit *u, scalars *sc, int64_t t, int64
   const float *gb = u->gb + 2 * t, *dots = u->dots + 3 * t;
   if (sc->s != 1.0f) scale(p, sc->s, rows);
   update(p, rows);
-  float sum_p = sum_global(p, u, u->kn + t * dk, rows), sum_r = sum_global(p, u, u->qn + t * dk, rows);
+  float sum_p = sum_global(p, u, u->kn, t * dk, rows), sum_r = sum_global(p, u, u->qn, t * dk, rows);
   sc->c1 = sc->c * gb[0];
-  float half = gb[1] * ks_fma(-sc->c1, sum_p, u->v[t * dv + column]);
+  float half = gb[1] * ks_fma(-sc->c1, sum_p, kc_row_load(u->v, t * dv + column, u->type));
   float o = ks_fma(dots[0], half, sc->c1 * sum_r);
-  if (u->block < COLS) u->o[t * dv + column] = o;
+  if (u->block < COLS) kc_row_store(u->o, t * dv + column, u->type, o);
   return half;
 }
 
@@ -296,18 +322,18 @@ KC_INLINE void next_pair(place *at, int rows) {
 typedef struct pending {
   float r_even[COLS], r_odd[COLS];
   float half, w, delta, c1, c2, kq_even, kq_odd, kkq;
-  float *o; /* where the lane writes */
+  void *o; /* where the lane writes */
 } pending;
 
 KC_INLINE void write_output(const unit *u, const pending *y, int64_t dv) {
   float even = ks_fma(y->kq_even, y->half, y->c1 * over_blocks(u, y->r_even));
   float odd = ks_fma(y->kq_odd, y->delta, ks_fma(y->kkq, y->w, y->c2 * over_blocks(u, y->r_odd)));
 #if GDN_COLS == 4
-  y->o[0] = even;
-  y->o[dv] = odd;
+  kc_row_store(y->o, 0, u->type, even);
+  kc_row_store(y->o, dv, u->type, odd);
 #else
   (void)dv;
-  *y->o = u->later ? odd : even;
+  kc_row_store(y->o, 0, u->type, u->later ? odd : even);
 #endif
 }
 
@@ -340,7 +366,7 @@ KC_INLINE void keys(part *p, kc_near k, int rows, int g0, int g1, float p_even[C
     }
 #endif
     KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i) add_row(p->x[i], p->k1[i], p->d1, i & 1);
-    KC_UNROLL for (int i = 4 * g; i < 4 * g + 4; ++i) add_row(p->x[i], p->k2[i], p->d2, i & 1);
+    KC_UNROLL for (int i = 4 * g + 3; i >= 4 * g; --i) add_row(p->x[i], p->k2[i], p->d2, i & 1);
     kc4 even = kc_near_load4(kc_near_add(k, 2 * stride + 4 * g)), odd = kc_near_load4(kc_near_add(k, 3 * stride + 4 * g));
     KC_UNROLL for (int j = 0; j < 4; ++j) {
       const int i = 4 * g + j;
@@ -365,7 +391,7 @@ KC_INLINE query load_query(kc_near k, int rows, int g) {
 
 KC_INLINE void use_query(const part *p, query q, int g, pending *y) {
   KC_UNROLL for (int j = 0; j < 4; ++j) {
-    sum_row(y->r_even, p->x[4 * g + j], q.even.v[j], 0);
+    sum_row(y->r_even, p->x[4 * g + j], q.even.v[j], !(j & 1));
     sum_row(y->r_odd, p->x[4 * g + j], q.odd.v[j], 1);
   }
 }
@@ -377,7 +403,7 @@ KC_INLINE void queries(const part *p, kc_near k, int rows, int g0, int g1, pendi
 
 /* One pair. y is the pair before, and becomes this one. True if the quick way of
  * dividing does not do, or X needs the factor s: finish_pair is due. */
-KC_INLINE int pair(part *p, const unit *u, const place *at, float *o, int64_t dv, int rows, pending *y) {
+KC_INLINE int pair(part *p, const unit *u, const place *at, void *o, int64_t dv, int rows, pending *y) {
   const kc4 cs = kc_near_load4(at->record), dots = kc_near_load4(kc_near_add(at->record, R_KQ_EVEN));
   const kc4 rest = kc_near_load4(kc_near_add(at->record, R_A_ODD));
   const float v_even = kc_near_load(at->v), v_odd = kc_near_load(kc_near_add(at->v, WARP_COLUMNS));
@@ -403,10 +429,10 @@ KC_INLINE int pair(part *p, const unit *u, const place *at, float *o, int64_t dv
   y->w = rest.v[0] * y->half;
   y->delta = cs.v[3] * ks_fma(-dots.v[2], y->w, ks_fma(-y->c2, second, v_odd));
   const float d1 = kc_divide_near(y->half, y->c1, rest.v[1]), d2 = kc_divide_near(y->delta, y->c2, rest.v[2]);
-  queries(p, at->k, rows, 2, n - n / 4, y);
+  queries(p, at->k, rows, 2, n - n / 8, y);
   to_columns(u, d1, p->d1);
   to_columns(u, d2, p->d2);
-  queries(p, at->k, rows, n - n / 4, n, y);
+  queries(p, at->k, rows, n - n / 8, n, y);
   return kc_any(!((rest.v[3] != 0.0f) & kc_are_near(y->half, y->delta)));
 }
 
@@ -420,19 +446,20 @@ KC_INLINE void finish_pair(part *p, const unit *u, const pending *y, int more, i
 /* ---- a block ------------------------------------------------------------------------ */
 
 /* Unit `index` of key head kh: columns WARP_COLUMNS * index on of its value heads. */
-KC_INLINE unit unit_at(const stk_gdn_scan_args *a, int64_t kh, int64_t index, int rows) {
+KC_INLINE unit unit_at(const stk_gdn_scan_args *a, int64_t kh, int64_t index, int rows, int type) {
   const int64_t T = a->n_tokens, dk = 4 * rows, dv = a->v_dim;
   const int64_t h = kh * (a->v_heads / a->k_heads) + index * WARP_COLUMNS / dv;
   const int64_t column = index * WARP_COLUMNS % dv;
   const int64_t tile_floats = (dk + STK_GDN_TILE_ROWS) * STK_GDN_TILE;
   unit u;
   u.tile = a->state + (h * (dv / STK_GDN_TILE) + column / STK_GDN_TILE) * tile_floats;
-  u.kn = a->kn + (kh * (T + 2) + 2) * dk;
-  u.qn = a->qn + kh * T * dk;
+  u.type = type;
+  u.kn = kc_row_at(a->kn, (kh * (T + 2) + 2) * dk, type);
+  u.qn = kc_row_at(a->qn, kh * T * dk, type);
   u.dots = a->kq + kh * T * 3;
   u.gb = a->gb + h * T * 2;
-  u.v = a->vc + h * T * dv + column;
-  u.o = a->o + h * T * dv + column;
+  u.v = kc_row_at(a->vc, h * T * dv + column, type);
+  u.o = kc_row_into(a->o, h * T * dv + column, type);
   u.in_tile = (int)(column % STK_GDN_TILE);
   u.block = kc_lane / 8;
   u.n = kc_lane % 8;
@@ -488,32 +515,50 @@ typedef struct job {
   const stk_gdn_scan_args *a;
   float *shared;
   int64_t kh, first, t0, n_pairs;
-  int n_units, odd_first, even_last;
+  int n_units, odd_first, even_last, type;
 } job;
 
 /* ---- the copying warp -------------------------------------------------------------- */
 
 /* Where the units' values and gates lie: 64-bit divisions, once for all stages. */
 typedef struct sources {
-  const float *v[GDN_WARPS], *gb[GDN_WARPS];
+  const void *v[GDN_WARPS];
+  const float *gb[GDN_WARPS];
 } sources;
 
-/* Copies n of at most n_max rows of Dk floats, each in its four blocks. Loops of a
- * fixed length, so that many copies are under way at once. */
-KC_INLINE void copy_rows(float *to, const float *from, int n, int n_max, int rows) {
-  const int row_pieces = rows, block_pieces = rows / 4; /* of 16 bytes */
+/* Where four elements, number i of those of consecutive rows, lie in a stage: a row is in
+ * its four blocks. */
+KC_INLINE int in_blocks(int i, int rows) {
+  const int t = i / rows, four = i % rows, block_fours = rows / 4;
+  return t * row_floats(rows) + four / block_fours * (rows + BLOCK_PAD) + four % block_fours * 4;
+}
+
+/* In a loop over j of which lanes 0 .. 31 take j .. j + 31: nothing is left of n. Asked for
+ * each 256 only: the loop stays one run of copies, but a short window does not go through
+ * those of a whole stage. */
+KC_INLINE int is_over(int j, int n) { return j % 256 == 0 && j >= n; }
+
+/* Copies n of at most n_max rows of Dk elements, of f32 to their blocks in a stage, of f16
+ * as they lie. */
+KC_INLINE void copy_rows(float *to, char *raw, const void *from, int n, int n_max, int rows, int type) {
+  const int row_pieces = rows * kc_row_bytes(type) / 4; /* of 16 bytes */
   KC_UNROLL for (int j = 0; j < n_max * row_pieces; j += 32) {
-    const int i = j + kc_lane, t = i / row_pieces, piece = i % row_pieces;
-    const int at = t * row_floats(rows) + piece / block_pieces * (rows + BLOCK_PAD) + piece % block_pieces * 4;
-    if (i < n * row_pieces) kc_copy16(to + at, from + 4 * i);
+    const int i = j + kc_lane;
+    if (is_over(j, n * row_pieces)) break;
+    void *into = type == STK_F16 ? (void *)(raw + 16 * i) : (void *)(to + in_blocks(i, rows));
+    if (i < n * row_pieces) kc_copy16(into, (const char *)from + 16 * i);
   }
 }
 
-KC_INLINE void copy_values(const stage *s, const sources *from, int64_t t, int n, int n_units, int64_t dv) {
-  const int token_pieces = WARP_COLUMNS / 4, unit_pieces = STAGE_TOKENS * token_pieces;
+/* Values of the units, in a stage or in raw a token's WARP_COLUMNS behind each other. */
+KC_INLINE void copy_values(const stage *s, char *raw, const sources *from, int64_t t, int n, int n_units, int64_t dv, int type) {
+  const int piece_elements = 16 / kc_row_bytes(type), token_pieces = WARP_COLUMNS / piece_elements;
+  const int unit_pieces = STAGE_TOKENS * token_pieces;
+  char *to = type == STK_F16 ? raw : (char *)s->v;
   KC_UNROLL for (int j = 0; j < GDN_WARPS * unit_pieces; j += 32) {
     const int i = j + kc_lane, k = i / unit_pieces, token = i % unit_pieces / token_pieces, piece = i % token_pieces;
-    if (k < n_units && token < n) kc_copy16(s->v + 4 * i, from->v[k] + (t + token) * dv + 4 * piece);
+    if (k < n_units && token < n)
+      kc_copy16(to + 16 * i, kc_row_at(from->v[k], (t + token) * dv + piece_elements * piece, type));
   }
   KC_UNROLL for (int j = 0; j < GDN_WARPS * STAGE_TOKENS; j += 32) {
     const int i = j + kc_lane, k = i / STAGE_TOKENS, token = i % STAGE_TOKENS;
@@ -521,18 +566,45 @@ KC_INLINE void copy_values(const stage *s, const sources *from, int64_t t, int n
   }
 }
 
+/* Tokens of a stage; none or fewer than none behind the last one. */
+KC_INLINE int stage_tokens(const job *w, int64_t index) {
+  const int64_t left = 2 * w->n_pairs - index * STAGE_TOKENS;
+  return left < STAGE_TOKENS ? (int)left : STAGE_TOKENS;
+}
+
 KC_INLINE void copy_stage(const job *w, const unit *u, const sources *from, int64_t index, int rows) {
-  const int64_t t = w->t0 + index * STAGE_TOKENS, left = 2 * w->n_pairs - index * STAGE_TOKENS;
-  const int n = left < STAGE_TOKENS ? (int)left : STAGE_TOKENS;
+  const int64_t t = w->t0 + index * STAGE_TOKENS;
+  const int n = stage_tokens(w, index);
   const stage s = stage_at(w->shared, (int)(index % STAGES), rows);
+  const raw_stage raw = raw_at(w->shared, (int)(index % GDN_PREFETCH), rows);
   if (n <= 0) return;
-  copy_rows(s.k, u->kn + (t - 2) * 4 * rows, n + 2, STAGE_KEYS, rows);
-  copy_rows(s.q, u->qn + t * 4 * rows, n, STAGE_TOKENS, rows);
+  copy_rows(s.k, raw.k, kc_row_at(u->kn, (t - 2) * 4 * rows, u->type), n + 2, STAGE_KEYS, rows, u->type);
+  copy_rows(s.q, raw.q, kc_row_at(u->qn, t * 4 * rows, u->type), n, STAGE_TOKENS, rows, u->type);
   KC_UNROLL for (int j = 0; j < 3 * STAGE_TOKENS; j += 32) {
     const int i = j + kc_lane;
     if (i < 3 * n) kc_copy4(s.dots + i / 3 * DOTS + i % 3, u->dots + 3 * t + i);
   }
-  copy_values(&s, from, t, n, w->n_units, w->a->v_dim);
+  copy_values(&s, raw.v, from, t, n, w->n_units, w->a->v_dim, u->type);
+}
+
+/* Four at a time, n elements of f16 to their places in a stage. */
+KC_INLINE void widen_rows(float *to, const char *raw, int n, int n_max, int rows) {
+  KC_UNROLL for (int j = 0; j < n_max * rows; j += 32) {
+    const int i = j + kc_lane;
+    if (is_over(j, n * rows)) break;
+    if (i < n * rows) kc_store4(to + in_blocks(i, rows), kc_row_load4(raw, 4 * i, STK_F16));
+  }
+}
+
+/* A stage's rows of f16, which have arrived. */
+KC_INLINE void widen_stage(const job *w, int64_t index, int rows) {
+  const stage s = stage_at(w->shared, (int)(index % STAGES), rows);
+  const raw_stage raw = raw_at(w->shared, (int)(index % GDN_PREFETCH), rows);
+  const int n = stage_tokens(w, index);
+  widen_rows(s.k, raw.k, n + 2, STAGE_KEYS, rows);
+  widen_rows(s.q, raw.q, n, STAGE_TOKENS, rows);
+  KC_UNROLL for (int i = 0; i < STAGE_TOKENS * GDN_WARPS * WARP_COLUMNS / 4; i += 32)
+    kc_store4(s.v + 4 * (i + kc_lane), kc_row_load4(raw.v, 4 * (i + kc_lane), STK_F16));
 }
 
 /* Follows the scalars of a warp over a stage (of which this lane knows pair own) and
@@ -571,12 +643,13 @@ KC_INLINE void write_record(const stage *s, int warp, int own, int n_pairs, scal
 KC_INLINE void feed(const job *w, int rows) {
   const int64_t n_stages = (w->n_pairs + GDN_PAIRS - 1) / GDN_PAIRS;
   const int own = kc_lane % GDN_PAIRS;
-  sources *from = (sources *)(void *)(w->shared + STAGES * stage_floats(rows));
-  const unit first = unit_at(w->a, w->kh, w->first, rows);
+  const int raw = w->type == STK_F16 ? GDN_PREFETCH * raw_floats(rows) : 0;
+  sources *from = (sources *)(void *)(w->shared + STAGES * stage_floats(rows) + raw);
+  const unit first = unit_at(w->a, w->kh, w->first, rows, w->type);
   scalars sc[RECORD_PASSES];
   KC_UNROLL for (int pass = 0; pass < RECORD_PASSES; ++pass) {
     const int warp = pass * RECORD_WARPS + kc_lane / GDN_PAIRS;
-    const unit u = unit_at(w->a, w->kh, w->first + (warp < w->n_units ? warp : 0), rows);
+    const unit u = unit_at(w->a, w->kh, w->first + (warp < w->n_units ? warp : 0), rows, w->type);
     sc[pass] = load_scalars(&u, rows);
     if (w->odd_first) follow(&sc[pass], sc[pass].c1 * u.gb[0]);
     if (own == 0 && warp < w->n_units) {
@@ -584,16 +657,18 @@ KC_INLINE void feed(const job *w, int rows) {
       from->gb[warp] = u.gb;
     }
   }
-  kc_sync();
+  kc_sync_warp();
   for (int64_t n = 0; n < STAGES - 1; ++n) {
     copy_stage(w, &first, from, n, rows);
     kc_copy_commit();
   }
+  kc_sync();
   for (int64_t n = 0; n < n_stages; ++n) {
     const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
     const int64_t left = w->n_pairs - n * GDN_PAIRS;
     kc_copy_wait(STAGES - 2);
     kc_sync_warp();
+    if (w->type == STK_F16) widen_stage(w, n, rows);
     KC_UNROLL for (int pass = 0; pass < RECORD_PASSES; ++pass) {
       const int warp = pass * RECORD_WARPS + kc_lane / GDN_PAIRS;
       if (warp < w->n_units) write_record(&s, warp, own, left < GDN_PAIRS ? (int)left : GDN_PAIRS, &sc[pass]);
@@ -614,7 +689,7 @@ KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, sca
   KC_UNROLL for (int c = 0; c < COLS; ++c) y.r_even[c] = y.r_odd[c] = 0.0f;
   y.half = y.w = y.delta = y.c1 = y.c2 = y.kq_even = y.kq_odd = y.kkq = 0.0f;
   /* What the first pair writes as the output of the one before, it overwrites. */
-  float *o = y.o = u->o + (w->t0 + u->later) * dv + u->n + 8 * u->own;
+  void *o = y.o = kc_row_into(u->o, (w->t0 + u->later) * dv + u->n + 8 * u->own, u->type);
   for (int64_t left = w->n_pairs, n = 0; left > 0; left -= GDN_PAIRS, ++n) {
     const stage s = stage_at(w->shared, (int)(n % STAGES), rows);
     place at = place_of(u, &s, rows);
@@ -625,10 +700,10 @@ KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, sca
       do {
         due = pair(p, u, &at, o, dv, rows, &y);
         next_pair(&at, rows);
-        o += 2 * dv;
+        o = kc_row_into(o, 2 * dv, u->type);
         --m;
       } while ((m > 0) & !due);
-      if (due) finish_pair(p, u, &y, m > 0 || left > GDN_PAIRS, rows);
+      if (kc_rarely(due)) finish_pair(p, u, &y, m > 0 || left > GDN_PAIRS, rows);
     }
   }
   write_output(u, &y, dv);
@@ -638,16 +713,16 @@ KC_INLINE void compute_pairs(part *p, const unit *u, const job *w, int rows, sca
 }
 
 KC_INLINE void compute(const job *w, int rows) {
-  const unit u = unit_at(w->a, w->kh, w->first + kc_warp, rows);
+  const unit u = unit_at(w->a, w->kh, w->first + kc_warp, rows, w->type);
   const int64_t dv = w->a->v_dim;
   part p;
   scalars sc = load_scalars(&u, rows);
   float half = *cell(&u, rows, 4 * rows + STK_GDN_ROW_HALF, u.own);
   load_state(&p, &u, rows);
+  if (GDN_KEEP_KEYS) load_keys(&p, &u, w->t0, rows);
   /* All of a tile's scalars are read before any are written. */
   kc_sync();
   if (w->odd_first) odd_alone(&p, &u, &sc, half, rows);
-  if (GDN_KEEP_KEYS) load_keys(&p, &u, w->t0, rows);
   compute_pairs(&p, &u, w, rows, &sc, &half);
   if (!GDN_KEEP_KEYS && w->even_last) load_keys(&p, &u, w->a->n_tokens - 1, rows);
   if (w->even_last) half = even_alone(&p, &u, &sc, w->a->n_tokens - 1, dv, rows);
@@ -663,6 +738,7 @@ KC_KERNEL(GDN_ENTRY, stk_gdn_scan_args, 32 * (GDN_WARPS + 1), 1) {
   job w;
   w.a = a;
   w.shared = shared;
+  w.type = ROW_TYPE;
   w.kh = kc_block_y;
   w.first = (int64_t)kc_block * GDN_WARPS;
   w.n_units = n_units - w.first < GDN_WARPS ? (int)(n_units - w.first) : GDN_WARPS;

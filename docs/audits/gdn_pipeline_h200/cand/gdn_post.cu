@@ -1,6 +1,6 @@
 /* isa: cuda
- * gdn_post -- a warp four heads of a run of tokens, which are on their way to shared
- * memory while those before them are worked on. For the norm lane l reads elements l,
+ * gdn_post -- a warp four heads of a token, or of two, which are asked for into shared
+ * memory at once; other warps work meanwhile. For the norm lane l reads elements l,
  * l + 32, ... of a head, so that the lanes of the order tree32 are the warp's; for the
  * gate four neighbours, so that they leave in one store. Square root and division of the
  * four norms are made once, in different lanes.
@@ -8,6 +8,7 @@
  * Grid: runs of tokens, and heads WARPS * HEADS at a time. */
 #include "common/k_cuda.h"
 #include "common/k_cuda_math.h"
+#include "common/k_cuda_rows.h"
 /* gdn_post_cuda_grid.h -- how the GPU kernel of gdn_post is laid over a window: what the
  * kernel and its plan must agree about. */
 #ifndef GDN_POST_CUDA_GRID_H
@@ -15,30 +16,33 @@
 
 #include "gdn_post/gdn_post.h"
 
-/* A warp takes a run of tokens of HEADS heads; SLOTS tokens are on their way to it. */
-enum { GDN_POST_WARPS = 4, GDN_POST_HEADS = 4, GDN_POST_SLOTS = 2, GDN_POST_BLOCKS = 12, GDN_POST_RUN = 4 };
+/* A warp takes a run of tokens of HEADS heads. */
+enum { GDN_POST_WARPS = 4, GDN_POST_HEADS = 4, GDN_POST_BLOCKS = 12 };
 
 /* Blocks that the heads need. */
 static inline int gdn_post_groups(int v_heads) {
-  return (v_heads + GDN_POST_WARPS * GDN_POST_HEADS - 1) / (GDN_POST_WARPS * GDN_POST_HEADS);
+  return (int)(((int64_t)v_heads + GDN_POST_WARPS * GDN_POST_HEADS - 1) / (GDN_POST_WARPS * GDN_POST_HEADS));
 }
 
-/* Tokens of a run: as few as give each processor BLOCKS blocks, at most RUN. */
-static inline int gdn_post_run(int n_tokens, int v_heads, int n_processors) {
-  const int runs = n_processors * GDN_POST_BLOCKS / gdn_post_groups(v_heads);
-  int run = 1;
-  while (run < GDN_POST_RUN && n_tokens > run * runs) ++run;
-  return run;
+/* Tokens of a run, all of which are asked for at its begin. */
+static inline int gdn_post_run_max(int row_bytes) { return row_bytes == 2 ? 2 : 1; }
+
+/* 1 while the runs make at most BLOCKS blocks a processor. */
+static inline int gdn_post_run(int n_tokens, int v_heads, int n_processors, int row_bytes) {
+  return n_tokens <= n_processors * GDN_POST_BLOCKS / gdn_post_groups(v_heads) ? 1 : gdn_post_run_max(row_bytes);
 }
 
-/* Floats of a warp in shared memory: of each slot o and z, which begin at multiples of 16
- * bytes. */
-static inline int gdn_post_part_floats(int dim) { return (GDN_POST_HEADS * dim + 3) / 4 * 4; }
-static inline int gdn_post_warp_floats(int dim) { return GDN_POST_SLOTS * 2 * gdn_post_part_floats(dim); }
+/* Bytes of a token in shared memory: of each head a row of o and one of z. */
+static inline int gdn_post_token_bytes(int dim, int row_bytes) { return GDN_POST_HEADS * 2 * dim * row_bytes; }
+
+/* Bytes of a warp there. */
+static inline int gdn_post_warp_bytes(int dim, int row_bytes) {
+  return gdn_post_run_max(row_bytes) * gdn_post_token_bytes(dim, row_bytes);
+}
 
 #endif
 
-enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
+enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS };
 
 #ifdef GDN_DV
 #define DIM GDN_DV
@@ -46,48 +50,75 @@ enum { WARPS = GDN_POST_WARPS, HEADS = GDN_POST_HEADS, SLOTS = GDN_POST_SLOTS };
 #define ELEMS_MAX ((GDN_DV + 127) / 128 * 4)
 #define GATE GDN_GATE
 #define OUTPUTS GDN_OUTPUTS
+#define ROW_TYPE GDN_ROWS
 #else
 #define DIM a->v_dim
 #define V_HEADS a->v_heads
 #define ELEMS_MAX 16
 #define GATE ((int)a->gate)
 #define OUTPUTS a->outputs
+#define ROW_TYPE a->rows
 #endif
 
-/* The slots of a warp: a head's row of o, and of z, begins every dim floats. */
-typedef struct feed {
-  float *slots;
+/* Of the heads h0 on, n_heads (at most HEADS), the rows on their way to shared memory: of
+ * a token, of each head a row of o and one of z, one behind the other. */
+typedef struct rows {
+  char *shared;
   int64_t h0;
   int n_heads;
-} feed;
+} rows;
 
-KC_INLINE float *o_of(const feed *f, int slot, int dim) { return f->slots + slot * 2 * gdn_post_part_floats(dim); }
-KC_INLINE float *z_of(const feed *f, int slot, int dim) { return o_of(f, slot, dim) + gdn_post_part_floats(dim); }
-
-KC_INLINE void ask_row(float *to, const float *from, int dim) {
-  if (dim % 4 == 0)
-    for (int i = 4 * kc_lane; i < dim; i += 128) kc_copy16(to + i, from + i);
-  else
-    for (int i = kc_lane; i < dim; i += 32) kc_copy4(to + i, from + i);
+/* Row k of o or z (which: 0 or 1) of token i of the run. */
+KC_INLINE void *row_of(const rows *r, int i, int which, int k, int dim, int type) {
+  return kc_row_into(r->shared + i * gdn_post_token_bytes(dim, kc_row_bytes(type)), (2 * k + which) * dim, type);
 }
 
-/* Asks for token t; for none if it is not the run's. */
-KC_INLINE void ask(const stk_gdn_post_args *a, const feed *f, int64_t t, int64_t t1, int slot, int dim) {
-  KC_UNROLL for (int k = 0; k < HEADS; ++k) {
-    if (t >= t1 || k >= f->n_heads) break;
-    ask_row(o_of(f, slot, dim) + k * dim, a->o + ((f->h0 + k) * a->n_tokens + t) * dim, dim);
-    ask_row(z_of(f, slot, dim) + k * dim, a->z + (t * a->v_heads + f->h0 + k) * dim, dim);
+/* Rows of whole pieces of 16 bytes: of each head's two rows a lane copies the same pieces. */
+KC_INLINE void ask_pieces(const stk_gdn_post_args *a, const rows *r, int64_t t, int i, int dim, int type) {
+  const int row_bytes = dim * kc_row_bytes(type), n = row_bytes / 16;
+  KC_UNROLL for (int j = 0; j < 2 * n; j += 32) {
+    const int piece = j + kc_lane, is_z = piece >= n;
+    const int64_t head_bytes = is_z ? row_bytes : a->n_tokens * (int64_t)row_bytes;
+    const int64_t token_bytes = is_z ? a->v_heads * (int64_t)row_bytes : row_bytes;
+    const char *from = (const char *)(is_z ? a->z : a->o) + r->h0 * head_bytes + t * token_bytes + 16 * (is_z ? piece - n : piece);
+    char *to = (char *)row_of(r, i, 0, 0, dim, type) + 16 * piece;
+    KC_UNROLL for (int k = 0; k < HEADS; ++k)
+      if (k < r->n_heads && (2 * n % 32 == 0 || piece < 2 * n)) kc_copy16(to + 2 * k * row_bytes, from + k * head_bytes);
   }
-  kc_copy_commit();
+}
+
+/* A row that is not whole pieces; halves of an odd number cannot be copied in the
+ * background. */
+KC_INLINE void ask_row(void *to, const void *from, int dim, int type) {
+  const int n_bytes = dim * kc_row_bytes(type);
+  if (n_bytes % 4 == 0)
+    for (int i = 4 * kc_lane; i < n_bytes; i += 128) kc_copy4((char *)to + i, (const char *)from + i);
+  else
+    for (int i = kc_lane; i < dim; i += 32) ((uint16_t *)to)[i] = ((const uint16_t *)from)[i];
+}
+
+/* Asks for token t, number i of the run. */
+KC_INLINE void ask(const stk_gdn_post_args *a, const rows *r, int64_t t, int i, int dim, int type) {
+  if (dim * kc_row_bytes(type) % 16 == 0) {
+    ask_pieces(a, r, t, i, dim, type);
+    return;
+  }
+  KC_UNROLL for (int k = 0; k < HEADS; ++k) {
+    const int64_t o = ((r->h0 + k) * a->n_tokens + t) * dim, z = (t * a->v_heads + r->h0 + k) * dim;
+    if (k >= r->n_heads) break;
+    ask_row(row_of(r, i, 0, k, dim, type), kc_row_at(a->o, o, type), dim, type);
+    ask_row(row_of(r, i, 1, k, dim, type), kc_row_at(a->z, z, type), dim, type);
+  }
 }
 
 /* A lane's elements of a row; those beyond the end are 0, so that they add nothing. */
-KC_INLINE void load(const float *row, float *x, int dim, int n, int group) {
+KC_INLINE void load(const void *row, float *x, int dim, int n, int group, int type) {
   if (dim % 128 == 0) {
-    kc_load_elements(row, x, n, group);
+    kc_row_load_elements(row, x, n, group, type);
     return;
   }
-  KC_UNROLL for (int i = 0; i < n; ++i) x[i] = kc_element(i, 1) < dim ? row[kc_element(i, 1)] : 0.0f;
+  KC_UNROLL for (int i = 0; i < n; ++i)
+    x[i] = kc_element(i, 1) < dim ? kc_row_load(row, kc_element(i, 1), type) : 0.0f;
 }
 
 KC_INLINE float squares(const float *x, int n) {
@@ -124,35 +155,37 @@ KC_INLINE void finish(const stk_gdn_post_args *a, int64_t at, const float *o, co
   store(a, at, y, dim, n, group);
 }
 
-KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 6) {
-  const int dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1, run = gdn_post_run(a->n_tokens, V_HEADS, kc_processors);
-  const int64_t t0 = (int64_t)kc_block * run, t1 = t0 + run < a->n_tokens ? t0 + run : a->n_tokens;
-  const int64_t h0 = ((int64_t)kc_block_y * WARPS + kc_warp) * HEADS;
-  KC_SHARED(float, shared);
-  const int left = (int)(a->v_heads - h0);
-  const feed f = {shared + kc_warp * gdn_post_warp_floats(dim), h0, left < HEADS ? left : HEADS};
+KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 7) {
+  const int type = ROW_TYPE, dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1;
+  const int row_bytes = kc_row_bytes(type), run_max = gdn_post_run_max(row_bytes);
+  const int run = gdn_post_run(a->n_tokens, V_HEADS, kc_processors, row_bytes);
+  const int t0 = kc_block * run, n_tokens = a->n_tokens - t0 < run ? a->n_tokens - t0 : run;
+  const int h0 = (kc_block_y * WARPS + kc_warp) * HEADS, left = V_HEADS - h0;
+  KC_SHARED(char, shared);
   float gain[ELEMS_MAX];
-  int slot = 0;
   if (left <= 0) return;
-  KC_UNROLL for (int k = 0; k < SLOTS; ++k) ask(a, &f, t0 + k, t1, k, dim);
-  load(a->gain, gain, dim, n, group);
-  for (int64_t t = t0; t < t1; ++t) {
-    const float *o_row = o_of(&f, slot, dim), *z_row = z_of(&f, slot, dim);
+  const rows r = {shared + kc_warp * gdn_post_warp_bytes(dim, row_bytes), h0,
+                  V_HEADS % HEADS == 0 || left > HEADS ? HEADS : left}; /* a constant where it can be */
+  KC_UNROLL for (int i = 0; i < run_max; ++i) {
+    if (i < n_tokens) ask(a, &r, t0 + i, i, dim, type);
+    kc_copy_commit();
+  }
+  load(a->gain, gain, dim, n, group, STK_F32);
+  for (int i = 0; i < n_tokens; ++i) {
     float o[HEADS][ELEMS_MAX], z[HEADS][ELEMS_MAX], sum[HEADS];
-    kc_copy_wait(SLOTS - 1);
+    if (i + 1 < run_max) kc_copy_wait(1);
+    else kc_copy_wait(0);
     kc_sync_warp();
     KC_UNROLL for (int k = 0; k < HEADS; ++k) {
-      load(o_row + k * dim, o[k], dim, n, 1);
+      const void *o_row = row_of(&r, i, 0, k, dim, type);
+      load(o_row, o[k], dim, n, 1, type);
       sum[k] = squares(o[k], n);
-      if (group != 1) load(o_row + k * dim, o[k], dim, n, group);
-      load(z_row + k * dim, z[k], dim, n, group);
+      if (group != 1) load(o_row, o[k], dim, n, group, type);
+      load(row_of(&r, i, 1, k, dim, type), z[k], dim, n, group, type);
     }
-    kc_sync_warp();
-    ask(a, &f, t + SLOTS, t1, slot, dim);
-    slot = slot + 1 < SLOTS ? slot + 1 : 0;
     kc_rsqrt_sums(sum, HEADS, 1.0f / (float)dim, a->eps);
     KC_UNROLL for (int k = 0; k < HEADS; ++k)
-      if (k < f.n_heads) finish(a, (t * a->v_heads + h0 + k) * dim, o[k], z[k], gain, sum[k], dim, n, group);
+      if (k < r.n_heads)
+        finish(a, ((t0 + i) * (int64_t)V_HEADS + h0 + k) * dim, o[k], z[k], gain, sum[k], dim, n, group);
   }
-  kc_copy_wait(0);
 }
