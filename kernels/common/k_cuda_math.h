@@ -21,8 +21,8 @@ KC_INLINE float kc_divide_near(float a, float c, float y) {
   return ks_fma(ks_fma(-q, c, a), y, q);
 }
 
-/* Both in [2^-64, 2^64), where kc_divide_near's a may be; false for a NaN. The bits, without
- * their sign and from the lowest on, have then no highest bit. */
+/* Both in [2^-64, 2^64), a part of the range of kc_divide_near's a; false for a NaN. Twice
+ * the bits, which shifts the sign out, minus twice those of 2^-64 are below 2^31 then. */
 KC_INLINE int kc_are_near(float a, float b) {
   const unsigned lowest = 2u * 0x1f800000u;
   return !((((unsigned)ks_bits(a) * 2u - lowest) | ((unsigned)ks_bits(b) * 2u - lowest)) >> 31);

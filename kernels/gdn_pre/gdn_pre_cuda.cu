@@ -79,7 +79,7 @@ KC_INLINE void await_chunk(void) {
 
 /* What is asked for first: with rows of f16 taps and rows before the run (all warps begin at
  * once, and theirs would wait behind the chunks of all others), with rows of f32 the
- * chunks. NOTES.md has the times. */
+ * chunks. NOTES.md has the times. (The old tail, which few warps read, always comes first.) */
 KC_INLINE int do_taps_come_first(int type) { return type == STK_F16; }
 
 /* ---- key heads --------------------------------------------------------------------------- */
@@ -244,11 +244,12 @@ KC_INLINE void value_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int 
   void *vc = kc_row_into(a->vc, (h * (int64_t)a->n_tokens + t0) * dim, type);
   row_bits before[TAPS_MAX];
   feed f;
-  conv v = conv_at(a, c0, n_taps, group, type);
+  conv v;
   if (!(a->kinds & STK_GDN_VALUES)) {
     gates(a, h, t0, t1);
     return;
   }
+  v = conv_at(a, c0, n_taps, group, type);
   if (do_taps_come_first(type)) conv_ask(&v, before, n, n_taps, group, t0, type);
   feed_begin(&f, a, c0, t0, t1, slots, type);
   for (int c = 0; c < CHUNKS; ++c) {

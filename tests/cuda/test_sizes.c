@@ -39,7 +39,8 @@ static void draw_sizes(random_state *r, const stk_op *op, lab_settings *s) {
   put(s, op, "T", is_long ? draw(r, 255, 530) : draw(r, 1, 40));
   put(s, op, "pos0", draw(r, 0, draw(r, 0, 1) ? 7 : 700));
   put(s, op, "Hk", k_heads);
-  put(s, op, "Hv", k_heads * draw(r, 1, most));
+  /* gdn_post, which is quick, has blocks of 16 heads. */
+  put(s, op, "Hv", k_heads * draw(r, 1, op == st_kreg_op(ST_OP_gdn_post) ? 8 : most));
   put(s, op, "Dk", 32 * draw(r, 1, is_long ? 1 : 8));
   put(s, op, "Dv", is_long ? 32 : draw(r, 0, 1) ? 32 * draw(r, 1, 8) : draw(r, 1, 300));
   put(s, op, "taps", draw(r, 0, 1) ? 4 : draw(r, 2, 16));
