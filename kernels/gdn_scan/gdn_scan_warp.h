@@ -649,11 +649,12 @@ KC_INLINE void feed(const job *w, int rows) {
       from->gb[warp] = u.gb;
     }
   }
-  kc_sync_warp();
+  kc_sync_warp(); /* from is for all lanes */
   for (int64_t n = 0; n < STAGES - 1; ++n) {
     copy_stage(w, &first, from, n, rows);
     kc_copy_commit();
   }
+  /* All scalars are read: compute waits here, too, before it goes on to write some. */
   kc_sync();
   for (int64_t n = 0; n < n_stages; ++n) {
     const stage s = stage_at(w->shared, (int)(n % STAGES), rows);

@@ -1,5 +1,6 @@
 /* Every GPU kernel of the exact class, run thread by thread on the CPU over the
  * cases of its op: the oracle's bytes, whatever order the threads run in. */
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -162,6 +163,24 @@ static void test_hard_division(void **state) {
   assert_int_equal(n, 93036199);
 }
 
+/* Where quotients are divided in the quick way: on both sides of each bound, and in between. */
+static void check_division_range(float x) {
+  const int is_near = kc_abs(x) >= 0x1p-64f && kc_abs(x) < 0x1p64f;
+  if (kc_are_near(x, 1.0f) != is_near || kc_are_near(-1.0f, x) != is_near) fail_msg("%a is near: %d", x, !is_near);
+}
+
+static void test_division_range(void **state) {
+  static const float bounds[] = {0.0f, 0x1p-64f, 0x1p64f, INFINITY};
+  (void)state;
+  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 9973) check_division_range(ks_float((int32_t)(uint32_t)bits));
+  for (size_t i = 0; i < sizeof bounds / sizeof *bounds; ++i)
+    for (int step = -1; step <= 1; ++step) {
+      const float x = ks_float(ks_bits(bounds[i]) + step);
+      check_division_range(x);
+      check_division_range(-x);
+    }
+}
+
 /* The short forms where they are taken are the shared functions. */
 static void test_near(void **state) {
   uint64_t n_near = 0;
@@ -319,7 +338,7 @@ static void test_decode(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 7];
+  struct CMUnitTest tests[N_KERNELS + 8];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
@@ -329,5 +348,6 @@ int main(void) {
   tests[N_KERNELS + 4] = (struct CMUnitTest)cmocka_unit_test(test_near);
   tests[N_KERNELS + 5] = (struct CMUnitTest)cmocka_unit_test(test_hard_division);
   tests[N_KERNELS + 6] = (struct CMUnitTest)cmocka_unit_test(test_copies);
+  tests[N_KERNELS + 7] = (struct CMUnitTest)cmocka_unit_test(test_division_range);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
