@@ -33,8 +33,8 @@ K_INLINE void k_conv_taps(const k_conv *v, int64_t c, int n, float taps[K_CONV_T
     for (int i = 0; i < n; ++i) taps[j][i] = v->w[(c + i) * v->n_taps + j];
 }
 
-/* Element i of y is silu(conv of channel c + i at token t), i < n; channel c has its taps
- * at column tap of taps. y is a row of type y_type. */
+/* Element i of y is silu(conv of channel c + i at token t), i < n (silu_half where the rows
+ * are f16); channel c has its taps at column tap of taps. y is a row of type y_type. */
 K_INLINE void k_conv_token(const k_conv *v, int64_t t, int64_t c, int n,
                            float taps[K_CONV_TAPS][K_CONV_RUN], int tap, int32_t type, void *y, int32_t y_type) {
   const void *row[K_CONV_TAPS];
@@ -45,12 +45,12 @@ K_INLINE void k_conv_token(const k_conv *v, int64_t t, int64_t c, int n,
     vf sum = vf_mul(vf_load(taps[0] + tap + i), kv_rows_load(row[0], i, type));
     for (int j = 1; j < v->n_taps; ++j)
       sum = vf_fma(vf_load(taps[j] + tap + i), kv_rows_load(row[j], i, type), sum);
-    kv_rows_store(y, i, y_type, kv_silu(sum));
+    kv_rows_store(y, i, y_type, type == STK_F16 ? kv_silu_half(sum) : kv_silu(sum));
   }
   for (; i < n; ++i) {
     float sum = taps[0][tap + i] * k_rows_get(row[0], i, type);
     for (int j = 1; j < v->n_taps; ++j) sum = ks_fma(taps[j][tap + i], k_rows_get(row[j], i, type), sum);
-    k_rows_put(y, i, y_type, ks_silu(sum));
+    k_rows_put(y, i, y_type, type == STK_F16 ? ks_silu_half(sum) : ks_silu(sum));
   }
 }
 

@@ -35,14 +35,14 @@
  *   kc_near                     an address in shared memory that is cheap to keep:
  *                               kc_near_of(p), kc_near_add(near, n floats); read by
  *                               kc_near_load, kc_near_load4
- *   kc_reciprocal(x)            within an ulp of 1 / x, for x in [1, 2^24]
+ *   kc_reciprocal(x)            within an ulp of 1 / x, for x in [1, 2^120]
  *   kc_half(x)                  fp16 bits, nearest even
  *   kc_half2(low, high)         those of two, as the bits of a float
  *   kc_from_half(bits)          and back; which NaN a NaN becomes is not said
  *   kc_inverse_sqrt(n)          the float nearest to 1 / sqrt(n) of an integer
  *   kc_permute(low, high, selector)  four of the eight bytes of two words: of byte i,
  *                               which one is in four bits of the selector from 4 i on
- *   kc_abs(f)
+ *   kc_abs(f), kc_max(f, g)     of a number and a NaN, the number
  *   kc_rarely(condition)        for a branch that is hardly ever taken
  *
  * A kernel uses one-dimensional blocks of whole warps of 32. */
@@ -121,6 +121,8 @@ KC_INLINE kc4 kc_load4(const float *p) {
 KC_INLINE void kc_store4(float *p, kc4 f) { *(float4 *)p = make_float4(f.v[0], f.v[1], f.v[2], f.v[3]); }
 
 KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __dsqrt_rn((double)n)); }
+KC_INLINE float kc_abs(float x) { return fabsf(x); }
+KC_INLINE float kc_max(float x, float y) { return fmaxf(x, y); }
 
 KC_INLINE float kc_reciprocal(float x) {
   float y;
@@ -246,6 +248,8 @@ KC_INLINE void kc_store4(float *p, kc4 f) {
 }
 
 KC_INLINE float kc_inverse_sqrt(int n) { return (float)(1.0 / __builtin_sqrt((double)n)); }
+KC_INLINE float kc_abs(float x) { return ks_float(ks_bits(x) & 0x7fffffff); }
+KC_INLINE float kc_max(float x, float y) { return x < y || x != x ? y : x; }
 KC_INLINE float kc_reciprocal(float x) { return 1.0f / x; }
 KC_INLINE uint16_t kc_half(float x) { return (uint16_t)ks_to_half(x); }
 KC_INLINE float kc_half2(float low, float high) {
@@ -269,7 +273,6 @@ KC_INLINE kc4 kc_near_load4(kc_near p) { return kc_load4(p); }
 #endif
 
 #define KC_KERNEL_AS(name, args_type, attributes) KC_KERNEL_AS_(name, args_type, attributes)
-#define kc_abs(f) ks_float(ks_bits(f) & 0x7fffffff)
 #define kc_rarely(condition) __builtin_expect(!!(condition), 0)
 #define kc_lane (kc_thread & 31)
 #define kc_warp (kc_thread >> 5)

@@ -31,7 +31,7 @@ KC_INLINE int kc_are_near(float a, float b) {
 /* In the range of its c. */
 KC_INLINE int kc_is_near_one(float c) { return c >= 9.31322575e-10f && c <= 1.07374182e9f; }
 
-/* 1 / divisor, correctly rounded, for a divisor in [1, 2^24]. */
+/* 1 / divisor, correctly rounded, for a divisor in [1, 2^120]. */
 KC_INLINE float kc_inverse(float divisor) {
   const float y = kc_reciprocal(divisor);
   return ks_fma(y, ks_fma(-divisor, y, 1.0f), y);
@@ -109,6 +109,20 @@ KC_INLINE void kc_silu(const float *x, float *y, int n) {
   }
   if (kc_rarely(!kc_are_in_range(ranges)))
     KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_silu_apart(x[i]);
+}
+
+/* Of silu_half's range it needs only the bounds; a NaN passes through the product. */
+KC_INLINE float kc_silu_half_near(float x) { return x * kc_inverse(kf_one_plus_exp_half(x)); }
+KC_APART float kc_silu_half_apart(float x) { return ks_silu_half(x); }
+
+KC_INLINE void kc_silu_half(const float *x, float *y, int n) {
+  float largest = 0.0f;
+  KC_UNROLL for (int i = 0; i < n; ++i) {
+    largest = kc_max(largest, kc_abs(x[i]));
+    y[i] = kc_silu_half_near(x[i]);
+  }
+  if (kc_rarely(largest > 80.0f))
+    KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_silu_half_apart(x[i]);
 }
 
 /* x[k] = rsqrt(factor * (sum over the lanes of x[k]) + shift), k < n (constant): square root

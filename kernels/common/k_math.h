@@ -1,6 +1,6 @@
 /* k_math.h -- the shared functions for one lane, in C and in CUDA C:
- * ks_exp ks_log1p ks_sigmoid ks_silu ks_softplus ks_rsqrt ks_sincos, and the
- * conversions ks_from_half ks_to_half ks_from_bf16.
+ * ks_exp ks_log1p ks_sigmoid ks_silu ks_silu_half ks_softplus ks_rsqrt ks_sincos, and
+ * the conversions ks_from_half ks_to_half ks_from_bf16.
  *
  * Their bits are part of the numerics contract: a fixed sequence of IEEE
  * operations, built without contraction (-ffp-contract=off, --fmad=false). */

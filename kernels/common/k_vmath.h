@@ -1,5 +1,5 @@
 /* k_vmath.h -- the shared functions on vectors: kv_exp kv_log1p kv_sigmoid
- * kv_silu kv_softplus kv_rsqrt, lane by lane the bits of k_math.h. */
+ * kv_silu kv_silu_half kv_softplus kv_rsqrt, lane by lane the bits of k_math.h. */
 #ifndef K_VMATH_H
 #define K_VMATH_H
 

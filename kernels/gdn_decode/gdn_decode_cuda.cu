@@ -65,7 +65,7 @@ KC_INLINE void make_keys(own_part *w, int odd, const shared_parts *s, int n, int
   float raw[2 * ELEMS_MAX], both[2 * ELEMS_MAX], before[ELEMS_MAX], *q = both, *k = both + n, sum[3];
   conv_token(&w->first, w->x[0], n, n_taps, raw);
   conv_token(&w->second, w->x[1], n, n_taps, raw + n);
-  kc_silu(raw, both, 2 * n);
+  conv_silu(raw, both, 2 * n, type);
   sum[0] = tree_lane(q, q, n);
   sum[1] = tree_lane(k, k, n);
   kc_lanes_sums(sum, 2);
@@ -145,7 +145,7 @@ KC_CLUSTER_KERNEL(gdn_decode_cuda, stk_gdn_decode_args, 256, 1, GDN_RATIO) {
   if (kc_warp == 1) {
     float raw[ELEMS_MAX], y[ELEMS_MAX];
     conv_token(&own.first, own.x[0], value_elems(pre), n_taps, raw);
-    kc_silu(raw, y, value_elems(pre));
+    conv_silu(raw, y, value_elems(pre), type);
     round_row(y, value_elems(pre), type);
     store_row(s.v, y, value_elems(pre), STK_F32);
   }

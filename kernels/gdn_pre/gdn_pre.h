@@ -12,7 +12,8 @@
  * parts of conv. Rows before the window come from history; the keys of the two
  * tokens before it from k_tail (zeros before the sequence).
  *
- * rows is the type of all rows of channels, f32 or f16 (common/k_rows.h). kq, kk and kkq
+ * rows is the type of all rows of channels, f32 or f16 (common/k_rows.h). With f16 silu is
+ * silu_half (common/k_math_body.inc), which is as exact as a half can show. kq, kk and kkq
  * are of kn and qn as stored.
  *
  * Shapes    qkv      in     rows [T][C], C = 2*Hk*Dk + Hv*Dv
@@ -43,7 +44,7 @@
 
 #include <strata/kernel.h>
 
-#define STK_GDN_PRE_CONTRACT 4u
+#define STK_GDN_PRE_CONTRACT 5u
 enum { STK_CONV_TAPS_MAX = 16, STK_GDN_PRE_K_DIM_MAX = 512 };
 
 enum {

@@ -103,7 +103,7 @@ KC_INLINE void key_tokens(key_out *out, int first_odd, int both, conv *vq, conv 
     conv_token(vq, xq[j], n, n_taps, raw + j * n);
     conv_token(vk, xk[j], n, n_taps, raw + (2 + j) * n);
   }
-  kc_silu(raw, made, 4 * n);
+  conv_silu(raw, made, 4 * n, type);
   KC_UNROLL for (int j = 0; j < 2; ++j) {
     sum[j] = tree_lane(q[j], q[j], n);
     sum[2 + j] = tree_lane(k[j], k[j], n);
@@ -268,7 +268,7 @@ KC_INLINE void value_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int 
     feed_ask(&f, VALUE_CHUNK, n, type);
     kc_copy_commit();
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j) conv_token(&v, x[j], n, n_taps, raw + j * n);
-    kc_silu(raw, y, VALUE_CHUNK * n);
+    conv_silu(raw, y, VALUE_CHUNK * n, type);
     KC_UNROLL for (int j = 0; j < VALUE_CHUNK; ++j)
       if (at + j < n_tokens) kc_row_store_elements(kc_row_into(vc, j * dim, type), y + j * n, n, group, type);
     vc = kc_row_into(vc, VALUE_CHUNK * dim, type);

@@ -48,9 +48,9 @@ static void work(const void *args, stk_work *w) {
   double qk = a->kinds & STK_GDN_KEYS ? 2.0 * a->k_heads * a->k_dim : 0.0;
   double channels = qk + (a->kinds & STK_GDN_VALUES ? (double)a->v_heads * a->v_dim : 0.0);
   double gates = a->kinds & STK_GDN_GATES ? 2.0 * a->v_heads : 0.0;
-  /* A silu is about 24 operations; norms and dots are seven a q or k element; a decay
+  /* A silu is about 24 operations, silu_half 18; norms and dots are seven a q or k element; a decay
    * and a write strength about 60 each. */
-  w->flops += a->n_tokens * (channels * (2.0 * a->n_taps + 24.0) + 7.0 * qk + 60.0 * gates);
+  w->flops += a->n_tokens * (channels * (2.0 * a->n_taps + (a->rows == STK_F16 ? 18.0 : 24.0)) + 7.0 * qk + 60.0 * gates);
   w->weight_bytes += 4.0 * channels * a->n_taps;
   const double row_bytes = (double)k_rows_bytes(1, a->rows);
   w->state_bytes += 2.0 * row_bytes * channels * (a->n_taps - 1);

@@ -23,7 +23,7 @@ static float conv(const stk_gdn_pre_args *a, int64_t t, int64_t c) {
   const float *w = a->conv_w + c * a->n_taps;
   float y = w[0] * raw(a, t - a->n_taps + 1, c);
   for (int64_t j = 1; j < a->n_taps; ++j) y = fmaf(w[j], raw(a, t - a->n_taps + 1 + j, c), y);
-  return ks_silu(y);
+  return a->rows == STK_F16 ? ks_silu_half(y) : ks_silu(y);
 }
 
 /* Key of token t; the two before the window are in the first rows of kn. */

@@ -121,6 +121,12 @@ KC_INLINE void conv_token(conv *v, const float *x, int n, int n_taps, float *sum
   }
 }
 
+/* y[i] = silu(sum[i]), i < n. */
+KC_INLINE void conv_silu(const float *sum, float *y, int n, int type) {
+  if (type == STK_F16) kc_silu_half(sum, y, n);
+  else kc_silu(sum, y, n);
+}
+
 /* The window's last rows are the new history: all are read before one is written. */
 KC_INLINE void conv_advance(const conv *v, int64_t T, int n, int n_taps, int group, int type) {
   row_bits row[TAPS_MAX];

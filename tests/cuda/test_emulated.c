@@ -193,6 +193,11 @@ static void test_near(void **state) {
       fail_msg("silu(%a): %a instead of %a", x, kc_silu_near(x), ks_silu(x));
     if (sigmoid && !same_bits(kc_sigmoid_near(x), ks_sigmoid(x)))
       fail_msg("sigmoid(%a): %a instead of %a", x, kc_sigmoid_near(x), ks_sigmoid(x));
+    if (!(kc_abs(x) > 80) && x == x && !same_bits(kc_silu_half_near(x), ks_silu_half(x)))
+      fail_msg("silu_half(%a): %a instead of %a", x, kc_silu_half_near(x), ks_silu_half(x));
+    float half;
+    kc_silu_half(&x, &half, 1);
+    if (x == x ? !same_bits(half, ks_silu_half(x)) : half == half) fail_msg("silu_half(%a): %a", x, half);
     if (x != x && (silu || sigmoid)) fail_msg("a NaN is near");
     if (silu != (kc_abs(x) >= 0x1p-60f && kc_abs(x) < 16)) fail_msg("silu(%a) is near: %d", x, silu);
     if (sigmoid != (x >= -16 && x < 47.999999f)) fail_msg("sigmoid(%a) is near: %d", x, sigmoid);

@@ -8,7 +8,7 @@
 typedef void math_map(const float *x, float *y, size_t n);
 
 /* The functions of k_vmath.h, in the order of MATH_VECTOR_FUNCTIONS. */
-#define MATH_VECTOR_FUNCTIONS(X) X(exp) X(log1p) X(sigmoid) X(silu) X(softplus) X(rsqrt)
+#define MATH_VECTOR_FUNCTIONS(X) X(exp) X(log1p) X(sigmoid) X(silu) X(silu_half) X(softplus) X(rsqrt)
 
 enum {
 #define MATH_ENUM(name) MATH_##name,
