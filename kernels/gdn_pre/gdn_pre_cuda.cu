@@ -13,14 +13,6 @@
 #include "gdn_pre/gdn_pre_cuda_grid.h"
 #include "gdn_pre/gdn_pre_warp.h"
 
-#ifdef GDN_HK
-#define K_HEADS GDN_HK
-#define V_HEADS GDN_HV
-#else
-#define K_HEADS a->k_heads
-#define V_HEADS a->v_heads
-#endif
-
 enum {
   WARPS = GDN_PRE_WARPS,
   VALUE_CHUNK = GDN_PRE_VALUE_CHUNK,
@@ -35,22 +27,29 @@ enum {
  * and goes nowhere. Sizes (rows of a chunk, n: channels a lane) and the rows' type are
  * constants. */
 typedef struct feed {
-  const char *next; /* row to be asked for */
+  const char *next; /* row to be asked for, at the lane's first piece of a chunk */
   char *slots;
-  int64_t stride;  /* bytes from row to row */
-  int left, chunk; /* rows not yet asked for; where in the ring, in bytes */
+  int64_t stride;       /* bytes from row to row */
+  int left, chunk, own; /* rows not yet asked for; in bytes, where in the ring, and the lane's first piece */
 } feed;
 
 /* Bytes of a head's part of a row. */
 KC_INLINE int part_bytes(int n, int type) { return 32 * n * kc_row_bytes(type); }
 
+/* Row of a chunk in which a lane's piece number i is, and where in it; a piece is 16 bytes. */
+KC_INLINE int piece_row(int i, int n, int type) { return (32 * i + kc_lane) / (part_bytes(n, type) / 16); }
+KC_INLINE int piece_at(int i, int n, int type) { return (32 * i + kc_lane) % (part_bytes(n, type) / 16) * 16; }
+
 /* Asks for the rows that come after those asked for, into the chunk's place. */
 KC_INLINE void feed_ask(feed *f, int n_rows, int n, int type) {
-  const int row_pieces = part_bytes(n, type) / 16, chunk_bytes = n_rows * part_bytes(n, type);
-  KC_UNROLL for (int i = 0; i < n_rows * row_pieces; i += 32) {
-    const int piece = i + kc_lane, row = piece / row_pieces;
-    if (row < f->left && (n_rows * row_pieces % 32 == 0 || row < n_rows))
-      kc_copy16(f->slots + f->chunk + 16 * piece, f->next + row * f->stride + piece % row_pieces * 16);
+  const int row_pieces = part_bytes(n, type) / 16, n_pieces = n_rows * row_pieces, chunk_bytes = 16 * n_pieces;
+  KC_UNROLL for (int i = 0; 32 * i < n_pieces; ++i) {
+    /* From the lane's first piece on; constants where its pieces are the same of every row. */
+    const int even = 32 % row_pieces == 0, row = piece_row(i, n, type);
+    const int rows_on = even ? i * (32 / row_pieces) : row - piece_row(0, n, type);
+    const int64_t on = rows_on * f->stride + (even ? 0 : piece_at(i, n, type) - piece_at(0, n, type));
+    if (row < f->left && (n_pieces % 32 == 0 || row < n_rows))
+      kc_copy16(f->slots + f->chunk + f->own + 512 * i, f->next + on);
   }
   f->next += n_rows * f->stride;
   f->left -= n_rows;
@@ -58,12 +57,14 @@ KC_INLINE void feed_ask(feed *f, int n_rows, int n, int type) {
   if (f->chunk == CHUNKS * chunk_bytes) f->chunk = 0;
 }
 
-KC_INLINE void feed_begin(feed *f, const stk_gdn_pre_args *a, int64_t c0, int64_t t0, int64_t t1, char *slots, int type) {
+KC_INLINE void feed_begin(feed *f, const stk_gdn_pre_args *a, int64_t c0, int64_t t0, int64_t t1, char *slots, int n,
+                          int type) {
   f->stride = raw_channels(a) * kc_row_bytes(type);
-  f->next = (const char *)kc_row_at(a->qkv, c0, type) + t0 * f->stride;
+  f->next = (const char *)kc_row_at(a->qkv, c0, type) + (t0 + piece_row(0, n, type)) * f->stride + piece_at(0, n, type);
   f->slots = slots;
   f->left = (int)(t1 - t0);
   f->chunk = 0;
+  f->own = 16 * kc_lane;
 }
 
 /* Row k of the oldest chunk, which is the one to be replaced. */
@@ -76,11 +77,6 @@ KC_INLINE void await_chunk(void) {
   kc_copy_wait(CHUNKS - 1);
   kc_sync_warp();
 }
-
-/* What is asked for first: with rows of f16 taps and rows before the run (all warps begin at
- * once, and theirs would wait behind the chunks of all others), with rows of f32 the
- * chunks. NOTES.md has the times. (The old tail, which few warps read, always comes first.) */
-KC_INLINE int do_taps_come_first(int type) { return type == STK_F16; }
 
 /* ---- key heads --------------------------------------------------------------------------- */
 
@@ -185,21 +181,15 @@ KC_INLINE void key_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int en
   if (t0 == 0) KC_UNROLL for (int j = 0; j < 2; ++j) load_bits(tail[j], &before[j], n, type);
   r.vq = conv_at(a, cq, n_taps, 1, type);
   r.vk = conv_at(a, ck, n_taps, 1, type);
-  if (do_taps_come_first(type)) {
-    conv_ask(&r.vq, before_q, n, n_taps, 1, t0, type);
-    conv_ask(&r.vk, before_k, n, n_taps, 1, t0, type);
-  }
-  feed_begin(&r.fq, a, cq, t0, t1, slots, type);
-  feed_begin(&r.fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * part_bytes(n, type), type);
+  feed_begin(&r.fq, a, cq, t0, t1, slots, n, type);
+  feed_begin(&r.fk, a, ck, t0, t1, slots + CHUNKS * KEY_CHUNK * part_bytes(n, type), n, type);
   for (int c = 0; c < CHUNKS; ++c) {
     feed_ask(&r.fq, KEY_CHUNK, n, type);
     feed_ask(&r.fk, KEY_CHUNK, n, type);
     kc_copy_commit();
   }
-  if (!do_taps_come_first(type)) {
-    conv_ask(&r.vq, before_q, n, n_taps, 1, t0, type);
-    conv_ask(&r.vk, before_k, n, n_taps, 1, t0, type);
-  }
+  conv_ask(&r.vq, before_q, n, n_taps, 1, t0, type);
+  conv_ask(&r.vk, before_k, n, n_taps, 1, t0, type);
   KC_UNROLL for (int j = 0; j < 2; ++j)
     KC_UNROLL for (int i = 0; i < n; ++i) r.old[j][i] = kc_row_of_bits(before[j].bits[i], type);
   conv_begin(&r.vq, before_q, n, n_taps, type);
@@ -250,14 +240,13 @@ KC_INLINE void value_head(const stk_gdn_pre_args *a, int h, int t0, int t1, int 
     return;
   }
   v = conv_at(a, c0, n_taps, group, type);
-  if (do_taps_come_first(type)) conv_ask(&v, before, n, n_taps, group, t0, type);
-  feed_begin(&f, a, c0, t0, t1, slots, type);
+  feed_begin(&f, a, c0, t0, t1, slots, n, type);
   for (int c = 0; c < CHUNKS; ++c) {
     feed_ask(&f, VALUE_CHUNK, n, type);
     kc_copy_commit();
   }
   if (a->kinds & STK_GDN_GATES) gates(a, h, t0, t1);
-  if (!do_taps_come_first(type)) conv_ask(&v, before, n, n_taps, group, t0, type);
+  conv_ask(&v, before, n, n_taps, group, t0, type);
   conv_begin(&v, before, n, n_taps, type);
   if (t0 == 0) conv_advance(&v, a->n_tokens, n, n_taps, group, type);
   for (int at = 0; at < n_tokens; at += VALUE_CHUNK) {

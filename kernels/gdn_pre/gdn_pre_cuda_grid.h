@@ -12,12 +12,12 @@
 
 enum {
   GDN_PRE_WARPS = 4,
-  GDN_PRE_BLOCKS = 3, /* that a processor holds */
-  GDN_PRE_SLOTS = 16, /* rows of raw channels that are on their way to a warp */
+  GDN_PRE_BLOCKS = 4, /* that a processor holds */
+  GDN_PRE_SLOTS = 8,  /* rows of raw channels that are on their way to a warp */
   GDN_PRE_VALUE_CHUNK = 4,
   /* What a token of a key head, and one of a value head, take a warp. */
-  GDN_PRE_KEY_COST = 6,
-  GDN_PRE_VALUE_COST = 2
+  GDN_PRE_KEY_COST = 13,
+  GDN_PRE_VALUE_COST = 4
 };
 
 /* Tokens of a run, and runs of a head, or none. Key runs begin at an even absolute index,

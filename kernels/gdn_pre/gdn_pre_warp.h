@@ -10,6 +10,13 @@
 #include "common/k_cuda_rows.h"
 #include "gdn_pre/gdn_pre.h"
 
+#ifdef GDN_HK
+#define K_HEADS GDN_HK
+#define V_HEADS GDN_HV
+#else
+#define K_HEADS a->k_heads
+#define V_HEADS a->v_heads
+#endif
 #ifdef GDN_DK
 #define K_DIM GDN_DK
 #define V_DIM GDN_DV
@@ -39,7 +46,8 @@ typedef struct conv {
 
 /* Channels of a raw row. */
 KC_INLINE int64_t raw_channels(const stk_gdn_pre_args *a) {
-  return 2 * (int64_t)a->k_heads * a->k_dim + (int64_t)a->v_heads * a->v_dim;
+  (void)a;
+  return 2 * (int64_t)K_HEADS * K_DIM + (int64_t)V_HEADS * V_DIM;
 }
 
 /* Channel i of a lane, from its first one on: kc_element without the lane. */
