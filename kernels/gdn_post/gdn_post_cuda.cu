@@ -5,7 +5,8 @@
  * gate four neighbours, so that they leave in one store. Square root and division of the
  * four norms are made once, in different lanes.
  *
- * Grid: runs of tokens, and heads WARPS * HEADS at a time. */
+ * Grid: runs of tokens, and in each the heads WARPS * HEADS at a time: blocks that are at work
+ * together have whole rows of z and of the output, not thirds of three times as many. */
 #include "common/k_cuda.h"
 #include "common/k_cuda_math.h"
 #include "common/k_cuda_rows.h"
@@ -128,8 +129,9 @@ KC_KERNEL(gdn_post_cuda, stk_gdn_post_args, 32 * WARPS, 7) {
   const int type = ROW_TYPE, dim = DIM, n = (dim + 127) / 128 * 4, group = dim % 128 == 0 ? 4 : 1;
   const int row_bytes = kc_row_bytes(type), run_max = gdn_post_run_max(row_bytes);
   const int run = gdn_post_run(a->n_tokens, V_HEADS, kc_processors, row_bytes);
-  const int t0 = kc_block * run, n_tokens = a->n_tokens - t0 < run ? a->n_tokens - t0 : run;
-  const int h0 = (kc_block_y * WARPS + kc_warp) * HEADS, left = V_HEADS - h0;
+  const int groups = gdn_post_groups(V_HEADS), t0 = kc_block / groups * run;
+  const int n_tokens = a->n_tokens - t0 < run ? a->n_tokens - t0 : run;
+  const int h0 = (kc_block % groups * WARPS + kc_warp) * HEADS, left = V_HEADS - h0;
   KC_SHARED(char, shared);
   float gain[ELEMS_MAX];
   if (left <= 0) return;
