@@ -8,7 +8,7 @@
  * Only a quotient as near as that to the middle between two floats could then go to the
  * wrong one; tests/cuda/test_emulated divides all pairs whose quotients are up to 16 * 2^-25
  * ulp from one (of significands, all there are: 93 million). That the reciprocal of every
- * divisor in [1, 2^24] begins right, tests/cuda/test_device shows on the chip. */
+ * divisor in [1, 2^120] begins right, tests/cuda/test_device shows on the chip. */
 #ifndef K_CUDA_MATH_H
 #define K_CUDA_MATH_H
 
@@ -111,10 +111,11 @@ KC_INLINE void kc_silu(const float *x, float *y, int n) {
     KC_UNROLL for (int i = 0; i < n; ++i) y[i] = kc_silu_apart(x[i]);
 }
 
-/* Of silu_half's range it needs only the bounds; a NaN passes through the product. */
+/* silu_half without its bounds, for |x| up to 80, or a NaN, which the product passes on. */
 KC_INLINE float kc_silu_half_near(float x) { return x * kc_inverse(kf_one_plus_exp_half(x)); }
 KC_APART float kc_silu_half_apart(float x) { return ks_silu_half(x); }
 
+/* y[i] = silu_half(x[i]), i < n (constant); y is not x. */
 KC_INLINE void kc_silu_half(const float *x, float *y, int n) {
   float largest = 0.0f;
   KC_UNROLL for (int i = 0; i < n; ++i) {

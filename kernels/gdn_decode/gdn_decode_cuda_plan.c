@@ -25,4 +25,4 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   return NULL;
 }
 
-STK_CUDA_KERNEL(gdn_decode, cuda, gdn_decode_cuda, 3u, stk_gdn_decode_args, STK_EXACT, plan);
+STK_CUDA_KERNEL(gdn_decode, cuda, gdn_decode_cuda, 4u, stk_gdn_decode_args, STK_EXACT, plan);

@@ -6,7 +6,7 @@
  * four norms are made once, in different lanes.
  *
  * Grid: runs of tokens, and in each the heads WARPS * HEADS at a time: blocks that are at work
- * together have whole rows of z and of the output, not thirds of three times as many. */
+ * together then share whole rows of z and of the output. */
 #include "common/k_cuda.h"
 #include "common/k_cuda_math.h"
 #include "common/k_cuda_rows.h"

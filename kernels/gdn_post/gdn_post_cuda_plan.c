@@ -10,7 +10,7 @@ static const char *plan(const void *args, const stk_cuda_chip *chip, stk_cuda_la
   const int run = gdn_post_run(a->n_tokens, a->v_heads, chip->n_processors, row_bytes);
   const int64_t runs = ((int64_t)a->n_tokens + run - 1) / run;
   if (a->v_dim > 512) return "gdn_post: v_dim: at most 512 expected on a GPU";
-  if (runs * groups > INT32_MAX) return "gdn_post: fewer tokens or heads expected on a GPU";
+  if (runs * groups > INT32_MAX) return "gdn_post: n_tokens, v_heads: fewer expected on a GPU";
   *launch = (stk_cuda_launch){.grid = {(uint32_t)(runs * groups), 1, 1}, .block = 32 * GDN_POST_WARPS};
   launch->shared_bytes = (uint32_t)(GDN_POST_WARPS * gdn_post_warp_bytes(a->v_dim, row_bytes));
   snprintf(launch->options, sizeof launch->options,

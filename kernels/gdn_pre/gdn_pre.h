@@ -13,7 +13,7 @@
  * tokens before it from k_tail (zeros before the sequence).
  *
  * rows is the type of all rows of channels, f32 or f16 (common/k_rows.h). With f16 silu is
- * silu_half (common/k_math_body.inc), which is as exact as a half can show. kq, kk and kkq
+ * silu_half (common/k_math_body.inc): a value is within 0.51 ulp of fp16. kq, kk and kkq
  * are of kn and qn as stored.
  *
  * Shapes    qkv      in     rows [T][C], C = 2*Hk*Dk + Hv*Dv

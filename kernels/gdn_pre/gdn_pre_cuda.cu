@@ -44,7 +44,8 @@ KC_INLINE int piece_at(int i, int n, int type) { return (32 * i + kc_lane) % (pa
 KC_INLINE void feed_ask(feed *f, int n_rows, int n, int type) {
   const int row_pieces = part_bytes(n, type) / 16, n_pieces = n_rows * row_pieces, chunk_bytes = 16 * n_pieces;
   KC_UNROLL for (int i = 0; 32 * i < n_pieces; ++i) {
-    /* From the lane's first piece on; constants where its pieces are the same of every row. */
+    /* The distance from the lane's first piece. Where even, a lane has the same piece of each
+     * of its rows, and the distances are whole strides. */
     const int even = 32 % row_pieces == 0, row = piece_row(i, n, type);
     const int rows_on = even ? i * (32 / row_pieces) : row - piece_row(0, n, type);
     const int64_t on = rows_on * f->stride + (even ? 0 : piece_at(i, n, type) - piece_at(0, n, type));

@@ -181,6 +181,20 @@ static void test_division_range(void **state) {
     }
 }
 
+/* silu_half of several at once: a NaN hides no other number that is out of the bounds. */
+static void test_silu_half(void **state) {
+  const float x[] = {NAN, 81.0f, -INFINITY, 1.0f, ks_float(0x42a00001), -80.0f, -ks_float(0x42a00001), 80.0f};
+  enum { N = sizeof x / sizeof *x };
+  (void)state;
+  for (int first = 0; first < N; ++first) {
+    float y[N];
+    kc_silu_half(x + first, y, N - first);
+    for (int i = first; i < N; ++i)
+      if (x[i] == x[i] ? !same_bits(y[i - first], ks_silu_half(x[i])) : y[i - first] == y[i - first])
+        fail_msg("silu_half(%a): %a", x[i], y[i - first]);
+  }
+}
+
 /* The short forms where they are taken are the shared functions. */
 static void test_near(void **state) {
   uint64_t n_near = 0;
@@ -343,7 +357,7 @@ static void test_decode(void **state) {
 }
 
 int main(void) {
-  struct CMUnitTest tests[N_KERNELS + 8];
+  struct CMUnitTest tests[N_KERNELS + 9];
   for (int i = 0; i < N_KERNELS; ++i)
     tests[i] = (struct CMUnitTest){kernels[i].kernel->entry, test_kernel, NULL, NULL, (void *)(uintptr_t)&kernels[i]};
   tests[N_KERNELS] = (struct CMUnitTest)cmocka_unit_test(test_batch);
@@ -354,5 +368,6 @@ int main(void) {
   tests[N_KERNELS + 5] = (struct CMUnitTest)cmocka_unit_test(test_hard_division);
   tests[N_KERNELS + 6] = (struct CMUnitTest)cmocka_unit_test(test_copies);
   tests[N_KERNELS + 7] = (struct CMUnitTest)cmocka_unit_test(test_division_range);
+  tests[N_KERNELS + 8] = (struct CMUnitTest)cmocka_unit_test(test_silu_half);
   return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
